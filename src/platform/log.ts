@@ -1,0 +1,112 @@
+import { type Clock, toMilliseconds } from "./clock.ts";
+
+export type LogLevel = "debug" | "info" | "warn" | "error";
+
+const RANK: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
+
+/** The longest value of one field, in UTF-8 bytes; client-chosen strings are cut here. */
+const LONGEST_VALUE_BYTES = 256;
+
+export type LogFields = Readonly<Record<string, string | number | bigint | boolean | undefined>>;
+
+/**
+ * Structured log of the broker: one logfmt line a call, on standard output (spec README, "log line").
+ * `msg` is a constant sentence; whatever varies is a field, so equal lines can be counted.
+ */
+export interface Log {
+  debug(msg: string, fields?: LogFields): void;
+  info(msg: string, fields?: LogFields): void;
+  warn(msg: string, fields?: LogFields): void;
+  error(msg: string, fields?: LogFields): void;
+  /** True when a line of `level` would be written; asked before building costly fields. */
+  enabled(level: LogLevel): boolean;
+}
+
+export class LogfmtLog implements Log {
+  #rank: number;
+
+  constructor(
+    private readonly brokerId: string,
+    level: LogLevel,
+    private readonly clock: Clock,
+    private readonly write: (line: string) => void,
+  ) {
+    this.#rank = RANK[level];
+  }
+
+  setLevel(level: LogLevel): void {
+    this.#rank = RANK[level];
+  }
+
+  enabled(level: LogLevel): boolean {
+    return RANK[level] >= this.#rank;
+  }
+
+  debug(msg: string, fields?: LogFields): void {
+    this.#line("debug", msg, fields);
+  }
+  info(msg: string, fields?: LogFields): void {
+    this.#line("info", msg, fields);
+  }
+  warn(msg: string, fields?: LogFields): void {
+    this.#line("warn", msg, fields);
+  }
+  error(msg: string, fields?: LogFields): void {
+    this.#line("error", msg, fields);
+  }
+
+  #line(level: LogLevel, msg: string, fields: LogFields | undefined): void {
+    if (!this.enabled(level)) return;
+    const time = new Date(toMilliseconds(this.clock.wall())).toISOString();
+    let line = `time=${time} level=${level.toUpperCase()} broker=${value(this.brokerId)} msg=${
+      quoted(msg)
+    }`;
+    if (fields !== undefined) {
+      for (const key of Object.keys(fields)) {
+        const field = fields[key];
+        if (field !== undefined) line += ` ${key}=${value(field)}`;
+      }
+    }
+    this.write(line + "\n");
+  }
+}
+
+const BARE = /^[A-Za-z0-9_.:/+\-@%$#]+$/;
+
+function value(field: string | number | bigint | boolean): string {
+  if (typeof field !== "string") return String(field);
+  const text = cut(field);
+  return BARE.test(text) ? text : quoted(text);
+}
+
+function cut(text: string): string {
+  if (text.length * 3 <= LONGEST_VALUE_BYTES) return text;
+  const bytes = new TextEncoder().encode(text);
+  if (bytes.length <= LONGEST_VALUE_BYTES) return text;
+  let end = LONGEST_VALUE_BYTES;
+  while ((bytes[end] & 0xc0) === 0x80) end--;
+  return new TextDecoder().decode(bytes.subarray(0, end)) + "...";
+}
+
+function quoted(text: string): string {
+  // deno-lint-ignore no-control-regex
+  const escaped = text.replace(/[\\"\x00-\x1f\x7f-\x9f\u2028\u2029]/g, (c) => {
+    if (c === '"' || c === "\\") return "\\" + c;
+    if (c === "\n") return "\\n";
+    if (c === "\r") return "\\r";
+    if (c === "\t") return "\\t";
+    return "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0");
+  });
+  return `"${escaped}"`;
+}
+
+/** Writes whole lines to standard output in one call a turn, synchronously at the end. */
+export function standardOutput(): (line: string) => void {
+  const encoder = new TextEncoder();
+  return (line) => {
+    const bytes = encoder.encode(line);
+    for (let written = 0; written < bytes.length;) {
+      written += Deno.stdout.writeSync(bytes.subarray(written));
+    }
+  };
+}
