@@ -1,4 +1,4 @@
-import { Reason, type ReasonCode } from "../../broker/reason.ts";
+import type { ReasonCode } from "../../broker/reason.ts";
 
 /** MQTT 3.1.1 CONNACK return codes (3.1.1 3.2.2.3). */
 export const ReturnCode = {
