@@ -1,0 +1,95 @@
+# saguin: everything a clone needs, from Node, npm and make alone.
+#
+#   make run      start the broker with fixtures/quickstart.yaml on port 1883
+#   make test     unit, contract, wire and crash tests
+#   make ci       what .ci/run calls: check, test, interop, bench-smoke
+#
+# The first target that needs them fetches the pinned Deno and the locked dependencies; afterwards
+# nothing here goes to the network, except `interop` and `bench` for clients that are not installed.
+
+DENO_VERSION := 2.9.6
+
+# A Deno of exactly the pinned version that is already on PATH (asked for its real executable, since
+# what is on PATH may be a launcher that does not pass signals on), else the one below .deno/.
+ASK := if (Deno.version.deno === "$(DENO_VERSION)") console.log(Deno.execPath())
+DENO := $(shell deno eval '$(ASK)' 2>/dev/null)
+PINNED := .deno/deno-$(DENO_VERSION)
+ifeq ($(DENO),)
+DENO := $(CURDIR)/$(PINNED)
+endif
+
+export NO_COLOR := 1
+export DENO_NO_UPDATE_CHECK := 1
+
+# What counts as a test is a file that declares one, whatever it is called.
+TESTS = $(shell grep -rl --include='*.ts' --exclude-dir=support --exclude-dir=interop \
+	'Deno\.test' tests)
+TYPED = $(wildcard main.ts) $(shell find src tests bench -name '*.ts')
+
+.PHONY: run test check interop bench bench-smoke ci clean dependencies
+
+run: bin/saguin run/quickstart.yaml
+	exec bin/saguin --config run/quickstart.yaml
+
+test: bin/saguin
+	$(DENO) test --allow-all --cached-only $(TESTS)
+
+check: dependencies
+	$(DENO) check --cached-only $(TYPED)
+	$(DENO) lint --quiet
+	$(DENO) fmt --check --quiet
+
+# Unmodified clients against a running broker; the first run installs the clients.
+interop: bin/saguin
+	tests/interop/clients.sh
+	$(DENO) test --allow-all --cached-only tests/interop/*.ts
+
+# The table of README's "Speed" section. Narrow it with ARGS, see bench/publish.ts --help.
+bench: bin/saguin
+	bench/support/peers.sh
+	$(DENO) run --allow-all --cached-only bench/publish.ts $(ARGS)
+	$(DENO) run --allow-all --cached-only bench/idle.ts $(ARGS)
+
+# Seconds instead of minutes: shows that the benches still run, not how fast anything is.
+bench-smoke: bin/saguin
+	bench/support/peers.sh
+	$(DENO) run --allow-all --cached-only bench/publish.ts --smoke
+	$(DENO) run --allow-all --cached-only bench/idle.ts --smoke
+
+ci: check test interop bench-smoke
+
+clean:
+	rm -rf bin run .deno/deno-* .interop .bench
+
+# ------------------------------------------------------------------------------- what is made
+
+# The platform package's own executable: the `deno` of the npm package is a Node launcher, and its
+# install script, which would replace the launcher, may not be allowed to run.
+$(PINNED):
+	npm install --prefix .deno --no-save --no-audit --no-fund --ignore-scripts deno@$(DENO_VERSION)
+	chmod +x .deno/node_modules/@deno/*/deno
+	ln -sfn "$$(cd .deno && ls node_modules/@deno/*/deno | head -n 1)" $@
+	$@ eval '$(ASK)' | grep -q .
+
+# Asks the cache first, so that a second run is offline and an emptied cache is filled again.
+dependencies: $(if $(findstring $(PINNED),$(DENO)),$(PINNED))
+	@$(DENO) install --frozen --quiet --cached-only 2>/dev/null || $(DENO) install --frozen
+
+bin/saguin: Makefile | dependencies
+	@mkdir -p bin
+	@printf '%s\n' \
+	'#!/bin/sh' \
+	'# Made by `make bin/saguin`: the broker on the pinned Deno. exec keeps the process id, so signals' \
+	'# and the exit status are the broker'"'"'s own.' \
+	'here=$$(dirname -- "$$(readlink -f -- "$$0")")/..' \
+	'export DENO_NO_UPDATE_CHECK=1' \
+	'exec $(LAUNCHED) run --quiet --no-prompt --cached-only --frozen \' \
+	'  --config "$$here/deno.json" --allow-net --allow-read --allow-write "$$here/main.ts" "$$@"' \
+	> $@.new
+	@chmod +x $@.new && mv $@.new $@
+LAUNCHED = $(if $(findstring $(PINNED),$(DENO)),"$$here/$(PINNED)",'$(DENO)')
+
+# The quickstart keeps its files below run/ instead of where an installed broker would.
+run/quickstart.yaml: fixtures/quickstart.yaml
+	@mkdir -p run
+	sed 's#/var/lib/saguin#$(CURDIR)/run#g' $< > $@

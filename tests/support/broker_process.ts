@@ -1,0 +1,295 @@
+/**
+ * A broker as its users run it: the executable, a configuration file, a port, files on a real disk.
+ * SAGUIN_BIN names the executable; without it bin/saguin of this clone is used.
+ */
+import { freePort } from "./ports.ts";
+import { sleep, until, within } from "./wait.ts";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+
+/** How long a broker may take to open its port. CI machines are slow at the first start. */
+const START_MS = 15_000;
+/** How long a graceful stop may take (06-clients.md section 14). */
+const STOP_MS = 10_000;
+
+/** Where one broker lives: what a configuration text needs to know. */
+export interface Place {
+  /** Absolute, empty at first, on a real disk. */
+  readonly directory: string;
+  /** Free on every interface when it was picked. */
+  readonly port: number;
+  /** A path inside `directory`; nothing is there yet. */
+  readonly database: string;
+}
+
+/** The parts of a configuration that tests vary; the rest is the least that loads. */
+export interface Parts {
+  /** Of the default provider. */
+  readonly provider?: "sqlite" | "memory";
+  readonly acknowledge?: "committed" | "synced";
+  readonly logLevel?: "debug" | "info" | "warn" | "error";
+  /** Further keys of the default provider, one `key: value` a line. */
+  readonly providerKeys?: string;
+  /** The lines below `broker.limits:`, not indented. */
+  readonly limits?: string;
+  /** Further blocks below `broker:`, not indented, such as `session:` with its keys. */
+  readonly broker?: string;
+  /** The lines below `channels:`, not indented; absent leaves every topic to broadcast. */
+  readonly channels?: string;
+}
+
+/** A configuration file's text: one TCP door on loopback, one provider, keep everything. */
+export function configurationText(place: Place, parts: Parts = {}): string {
+  const provider = parts.provider ?? "sqlite";
+  const lines = [
+    "broker:",
+    "  id: test",
+    `  log_level: ${parts.logLevel ?? "info"}`,
+    "  mqtt:",
+    "    listen:",
+    "      tcp:",
+    `        address: 127.0.0.1:${place.port}`,
+    "  storage:",
+    "    default: store",
+    "    default_retention_period: none",
+    "    default_retention_bytes: none",
+    "    providers:",
+    "      store:",
+    `        type: ${provider}`,
+    provider === "sqlite" ? `        file_path: ${place.database}` : "        snapshot_dir: none",
+  ];
+  if (parts.acknowledge !== undefined) lines.push(`        acknowledge: ${parts.acknowledge}`);
+  if (parts.providerKeys !== undefined) lines.push(indented(parts.providerKeys, 8));
+  if (parts.limits !== undefined) lines.push("  limits:", indented(parts.limits, 4));
+  if (parts.broker !== undefined) lines.push(indented(parts.broker, 2));
+  if (parts.channels !== undefined) lines.push("channels:", indented(parts.channels, 2));
+  return lines.join("\n") + "\n";
+}
+
+function indented(text: string, spaces: number): string {
+  return text.trim().split("\n").map((line) => " ".repeat(spaces) + line).join("\n");
+}
+
+/** How a process ended: its exit code, or the signal that killed it. */
+export interface Ended {
+  readonly code: number;
+  readonly signal: string | null;
+}
+
+/** A process that ran to its end, with everything it wrote. */
+export interface Outcome extends Ended {
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** The executable under test. */
+export function executable(): string {
+  const path = Deno.env.get("SAGUIN_BIN") ?? ROOT + "bin/saguin";
+  try {
+    Deno.statSync(path);
+  } catch {
+    throw new Error(`there is no ${path}: run "make bin/saguin" first, or set SAGUIN_BIN`);
+  }
+  return path;
+}
+
+/** A fresh directory below run/, which lies on the disk of the clone and not on a memory disk. */
+export function temporaryPlace(): Place {
+  const parent = ROOT + "run/tests/";
+  Deno.mkdirSync(parent, { recursive: true });
+  const directory = Deno.makeTempDirSync({ dir: parent });
+  return { directory, port: freePort(), database: directory + "/broker.db" };
+}
+
+/** Runs the executable with `args` to its end; for command lines and for starts that are refused. */
+export async function runToEnd(args: readonly string[], timeoutMs = START_MS): Promise<Outcome> {
+  const child = new Deno.Command(executable(), {
+    args: [...args],
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const decoder = new TextDecoder();
+  try {
+    const output = await within(`the end of ${args.join(" ")}`, child.output(), timeoutMs);
+    return {
+      code: output.code,
+      signal: output.signal,
+      stdout: decoder.decode(output.stdout),
+      stderr: decoder.decode(output.stderr),
+    };
+  } catch (error) {
+    try {
+      child.kill("SIGKILL");
+    } catch {
+      // It ended between the deadline and here.
+    }
+    throw error;
+  }
+}
+
+/**
+ * One broker, over any number of starts on the same files.
+ *
+ * ```ts
+ * await using broker = await BrokerProcess.start((place) => configurationText(place));
+ * const client = await WireClient.open(broker.port);
+ * ```
+ * Leaving the scope kills it and removes its directory.
+ */
+export class BrokerProcess {
+  /** Lines of standard output of every start so far, oldest first. */
+  readonly lines: string[] = [];
+  #child: Deno.ChildProcess | undefined;
+  #ended: Promise<Ended> = Promise.resolve({ code: 0, signal: null });
+  #alive = false;
+
+  private constructor(readonly place: Place, readonly configurationPath: string) {}
+
+  /**
+   * Writes the configuration and starts. Returns when the port takes connections.
+   * @throws Error with the broker's output when it exits or stays deaf
+   */
+  static async start(text: (place: Place) => string, place = temporaryPlace()) {
+    const path = place.directory + "/saguin.yaml";
+    Deno.writeTextFileSync(path, text(place));
+    const broker = new BrokerProcess(place, path);
+    await broker.startAgain();
+    return broker;
+  }
+
+  get port(): number {
+    return this.place.port;
+  }
+
+  get database(): string {
+    return this.place.database;
+  }
+
+  get directory(): string {
+    return this.place.directory;
+  }
+
+  /** Of the running process. */
+  get pid(): number {
+    if (this.#child === undefined) throw new Error("the broker is not running");
+    return this.#child.pid;
+  }
+
+  get running(): boolean {
+    return this.#alive;
+  }
+
+  /** How the process of the last start ended, once it has. */
+  get ended(): Promise<Ended> {
+    return this.#ended;
+  }
+
+  /** Starts on the files that are there; returns when the port takes connections. */
+  async startAgain(): Promise<void> {
+    if (this.#alive) throw new Error("the broker is already running");
+    const from = this.lines.length;
+    const child = new Deno.Command(executable(), {
+      args: ["--config", this.configurationPath],
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    this.#child = child;
+    this.#alive = true;
+    const read = Promise.all([this.#collect(child.stdout), this.#collect(child.stderr)]);
+    this.#ended = child.status.then(async ({ code, signal }) => {
+      await read;
+      this.#alive = false;
+      return { code, signal };
+    });
+    try {
+      await until(`port ${this.port} to open`, () => {
+        if (!this.#alive) throw new Error("the broker exited");
+        return accepts(this.port);
+      }, START_MS);
+    } catch (error) {
+      await this.kill();
+      const output = this.lines.slice(from).join("\n");
+      throw new Error(`${(error as Error).message}; it wrote:\n${output}`);
+    }
+  }
+
+  /** SIGKILL, and the wait until the process is gone. A no-op when it does not run. */
+  async kill(): Promise<void> {
+    this.#send("SIGKILL");
+    await this.#ended;
+  }
+
+  signal(signal: Deno.Signal): void {
+    if (!this.#send(signal)) throw new Error("the broker is not running");
+  }
+
+  /** SIGTERM; answers how the broker ended. */
+  async stop(): Promise<Ended> {
+    this.signal("SIGTERM");
+    return await within("the broker's end after SIGTERM", this.#ended, STOP_MS);
+  }
+
+  /** The first line so far or from now on that `pattern` matches. */
+  line(pattern: RegExp, timeoutMs = 5_000): Promise<string> {
+    return until(
+      `a line like ${pattern}`,
+      () => this.lines.find((line) => pattern.test(line)),
+      timeoutMs,
+    );
+  }
+
+  /** Resident memory of the process, bytes. Linux. */
+  residentBytes(): number {
+    return statusKiB(this.pid, "VmRSS") * 1024;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+    await Deno.remove(this.place.directory, { recursive: true });
+  }
+
+  #send(signal: Deno.Signal): boolean {
+    if (this.#child === undefined || !this.#alive) return false;
+    try {
+      this.#child.kill(signal);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      return false;
+    }
+    return true;
+  }
+
+  async #collect(stream: ReadableStream<Uint8Array>): Promise<void> {
+    let rest = "";
+    for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+      const parts = (rest + text).split("\n");
+      rest = parts.pop()!;
+      this.lines.push(...parts);
+    }
+    if (rest !== "") this.lines.push(rest);
+  }
+}
+
+async function accepts(port: number): Promise<boolean> {
+  try {
+    (await Deno.connect({ hostname: "127.0.0.1", port })).close();
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.ConnectionRefused) {
+      await sleep(10);
+      return false;
+    }
+    throw error;
+  }
+}
+
+/** A figure of /proc/<pid>/status, in KiB as the kernel writes it. */
+function statusKiB(pid: number, field: string): number {
+  const found = new RegExp(`^${field}:\\s+(\\d+) kB$`, "m").exec(
+    Deno.readTextFileSync(`/proc/${pid}/status`),
+  );
+  if (found === null) throw new Error(`/proc/${pid}/status has no ${field}`);
+  return Number(found[1]);
+}
