@@ -1,0 +1,44 @@
+/** From a path to a configuration, or to everything that is wrong with it. */
+import { checkChannels } from "./checks/channels.ts";
+import { checkDoors } from "./checks/doors.ts";
+import { checkLimits } from "./checks/limits.ts";
+import { checkStorage } from "./checks/storage.ts";
+import type { Configuration } from "./configuration.ts";
+import { readDocument } from "./document.ts";
+import { Findings } from "./finding.ts";
+import { resolve } from "./resolve.ts";
+import type { Settings } from "./settings.ts";
+import { REAL_SURROUNDINGS, reason, type Surroundings, walk } from "./walk.ts";
+
+export type Loading =
+  | { readonly configuration: Configuration; readonly settings: Settings }
+  /** The whole report, several lines, each ended by a newline. */
+  | { readonly findings: string };
+
+/**
+ * Reads, checks and resolves a configuration file; a start and `--check-config` both come here and
+ * refuse alike. Opens no socket and touches no storage. Never throws for what an operator wrote.
+ */
+export function loadConfiguration(
+  path: string,
+  surroundings: Surroundings = REAL_SURROUNDINGS,
+): Loading {
+  const findings = new Findings();
+  let bytes: Uint8Array;
+  try {
+    bytes = surroundings.readFile(path);
+  } catch (error) {
+    const place = { file: path, line: 1, column: 1 };
+    findings.add(place, undefined, `cannot be read: ${reason(error)}; name a readable file`);
+    return { findings: findings.report(path) };
+  }
+  const root = readDocument(bytes, path, findings);
+  if (root === undefined) return { findings: findings.report(path) };
+  const settings = walk(root, findings, surroundings);
+  checkLimits(settings, findings);
+  checkStorage(settings, findings, surroundings.emptyDatabaseBytes);
+  checkChannels(settings, findings);
+  checkDoors(settings, findings);
+  if (!findings.empty) return { findings: findings.report(path) };
+  return { configuration: resolve(settings, path), settings };
+}
