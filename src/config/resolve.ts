@@ -4,7 +4,6 @@ import { DEAD_LETTER_SUFFIX, deadLetterFilter } from "../topics/deadletter.ts";
 import { isFault } from "../topics/filter.ts";
 import type { LogLevel } from "../platform/log.ts";
 import { parseAddress } from "./address.ts";
-import { filterOf } from "./checks/channels.ts";
 import { type Door, doorsOf } from "./checks/doors.ts";
 import { cleanPath } from "./checks/storage.ts";
 import type {
@@ -190,7 +189,7 @@ function resolveChannels(blocks: readonly Block[], storage: Block): readonly Cha
 }
 
 function resolveChannel(block: Block, storage: Block): Channel {
-  const filter = filterOf(block);
+  const filter = text(block, "filter");
   const filters = expandBraces(filter);
   if (isFault(filters)) throw new TypeError(`${block.path}.filter was not checked`);
   const base = {

@@ -22,7 +22,7 @@ export interface Setting {
 export class Block {
   readonly settings = new Map<string, Setting>();
   readonly blocks = new Map<string, Block>();
-  /** Doors, rows, or named things in the order of the file. */
+  /** Doors, rows, or named things, in the order of the file. */
   readonly lists = new Map<string, readonly Block[]>();
   readonly #refused = new Set<string>();
 

@@ -16,8 +16,8 @@ export function unknownKey(key: string, schema: SchemaNode): string {
     : `is not a key here; the keys are ${list(known)}`;
 }
 
-/** The known name within a third of its length in edits, the closest first. */
-function nearestName(name: string, known: readonly string[]): string | undefined {
+/** The closest of the known names, within a third of its length in edits. */
+export function nearestName(name: string, known: readonly string[]): string | undefined {
   let nearest: string | undefined;
   let least = Infinity;
   for (const candidate of known) {

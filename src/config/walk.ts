@@ -22,6 +22,7 @@ export interface Surroundings {
   readonly emptyDatabaseBytes: number;
 }
 
+/** The command line puts the measured size of an empty database in place of the published one. */
 export const REAL_SURROUNDINGS: Surroundings = {
   readFile: (path) => Deno.readFileSync(path),
   notBuilt: NOT_BUILT,
@@ -426,6 +427,7 @@ class Walker {
       const text = key.default.of?.(
         (near) => block.value(near),
         (full) => this.root.at(full)?.value,
+        block.name,
       );
       if (text !== undefined) this.#fillIn(block, name, key, path, text);
     }

@@ -8,16 +8,11 @@ import { expandBraces } from "../../topics/braces.ts";
 import { filterFault, isFault, levels } from "../../topics/filter.ts";
 import type { Place } from "../configuration.ts";
 import { at, type Findings, quoted } from "../finding.ts";
-import type { Block, Settings } from "../settings.ts";
+import type { Block, Setting, Settings } from "../settings.ts";
 
 const LONGEST_NAME_BYTES = 128;
 const LONGEST_FILE_NAME_BYTES = 255;
 const SNAPSHOT_ENDING = ".snapshot";
-
-/** The filter of a channel as written, or the one that its name stands for. */
-export function filterOf(channel: Block): string {
-  return channel.text("filter") ?? `${channel.name}/#`;
-}
 
 interface Claim {
   readonly channel: string;
@@ -33,12 +28,11 @@ export function checkChannels(settings: Settings, findings: Findings): void {
   for (const channel of settings.list("channels")) {
     const fault = nameFault(channel.name);
     if (fault !== undefined) findings.add(channel.place, channel.path, fault);
-    if (
-      channel.refused("filter") || (fault !== undefined && channel.text("filter") === undefined)
-    ) {
-      continue;
+    const filter = channel.settings.get("filter");
+    // A refused name would only be refused again as the filter that it stands for.
+    if (filter !== undefined && (fault === undefined || filter.written)) {
+      checkFilter(channel, filter, bounds, claims, findings);
     }
-    checkFilter(channel, bounds, claims, findings);
     if (channel.text("type") === "queue") checkQueue(channel, findings);
   }
 }
@@ -67,23 +61,18 @@ export function nameFault(name: string): string | undefined {
 }
 
 interface TopicBounds {
-  readonly levels:
-    | { readonly value: unknown; readonly path: string; readonly text: string }
-    | undefined;
-  readonly length:
-    | { readonly value: unknown; readonly path: string; readonly text: string }
-    | undefined;
+  readonly levels: Setting | undefined;
+  readonly length: Setting | undefined;
 }
 
 function checkFilter(
   channel: Block,
+  filter: Setting,
   bounds: TopicBounds,
   claims: Map<string, Claim>,
   findings: Findings,
 ): void {
-  const written = filterOf(channel);
-  const place = channel.placeOf("filter");
-  const path = `${channel.path}.filter`;
+  const { text: written, place, path } = filter;
   const refuse = (says: string) => findings.add(place, path, says, written);
 
   if (channel.text("type") === "queue" && /[{}]/.test(written)) {
@@ -95,19 +84,19 @@ function checkFilter(
     refuse(`is no topic filter: ${expanded.fault}; write every spelling as {a,b}`);
     return;
   }
-  for (const filter of expanded) {
-    const fault = plainFilterFault(filter, bounds);
+  for (const plain of expanded) {
+    const fault = plainFilterFault(plain, bounds);
     if (fault !== undefined) {
       refuse(fault);
       return;
     }
   }
-  for (const filter of expanded) {
-    const other = claims.get(filter);
-    if (other === undefined) claims.set(filter, { channel: channel.name, place });
+  for (const plain of expanded) {
+    const other = claims.get(plain);
+    if (other === undefined) claims.set(plain, { channel: channel.name, place });
     else {
       refuse(
-        `claims ${quoted(filter)} for channel ${quoted(channel.name)}, and so does channel ` +
+        `claims ${quoted(plain)} for channel ${quoted(channel.name)}, and so does channel ` +
           `${quoted(other.channel)} at ${at(other.place)}; change one of the two filters`,
       );
       return;

@@ -26,7 +26,7 @@ export const CHANNEL_KEYS: readonly Key[] = [
   {
     path: "channels.*.filter",
     kind: filter,
-    default: { says: "<name>/#" },
+    default: { says: "<name>/#", of: (_near, _root, name) => `${name}/#` },
     doc: "Topics that the channel claims; {a,b} in a level stands for each spelling.",
   },
   {

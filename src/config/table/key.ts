@@ -65,12 +65,14 @@ export interface Derived {
   /** For the reference: `the smaller of 100KiB and limits.max_message_size`. */
   readonly says: string;
   /**
-   * The value in the file's own notation, from the keys beside it (`near`) or anywhere (`root`, by full
-   * path); undefined if those are missing or refused. Without it the key stays absent.
+   * The value in the file's own notation, from the keys beside it (`near`), from anywhere (`root`, by
+   * full path) or from the chosen name around it; undefined if those are missing or refused. Without
+   * it the key stays absent.
    */
   readonly of?: (
     near: (key: string) => Value | undefined,
     root: (path: string) => Value | undefined,
+    name: string,
   ) => string | undefined;
   /** True: `--output` leaves the default out. */
   readonly unprinted?: true;

@@ -1,0 +1,99 @@
+/** The command line as one command, or one sentence about what is wrong with it. */
+import { parseArgs } from "node:util";
+import { nearestName } from "../config/unknown.ts";
+import { plain } from "../config/finding.ts";
+import { type Flag, FLAGS } from "./flags.ts";
+
+export type Command =
+  | { readonly kind: "config"; readonly file: string }
+  | { readonly kind: "check-config"; readonly file: string; readonly output: boolean }
+  | { readonly kind: "version" }
+  | { readonly kind: "help" };
+
+/**
+ * Reads the arguments after the program's name. One and two leading dashes are the same; `--` ends the
+ * flags.
+ */
+export function readArguments(argv: readonly string[]): Command | { readonly refusal: string } {
+  const { tokens } = parseArgs({
+    args: twoDashes(argv),
+    options: Object.fromEntries(FLAGS.map(({ name, operands }) => [name, {
+      type: operands === "" ? "boolean" as const : "string" as const,
+    }])),
+    strict: false,
+    allowPositionals: true,
+    tokens: true,
+  });
+  const given = new Map<string, { readonly flag: Flag; readonly value: string | undefined }>();
+  const operands: string[] = [];
+  for (const token of tokens) {
+    if (token.kind === "positional") operands.push(token.value);
+    if (token.kind !== "option") continue;
+    const flag = FLAGS.find(({ name }) => name === token.name);
+    if (flag === undefined) return { refusal: unknownFlag(token.rawName) };
+    const says = `--${flag.name}`;
+    if (given.has(flag.name)) return { refusal: `${says} is given twice; give it once` };
+    if (flag.operands === "" && token.value !== undefined) {
+      return { refusal: `${says} takes no value; remove ${plain(token.value)}` };
+    }
+    given.set(flag.name, { flag, value: token.value });
+  }
+  return command(given, operands);
+}
+
+function command(
+  given: ReadonlyMap<string, { readonly flag: Flag; readonly value: string | undefined }>,
+  operands: readonly string[],
+): Command | { readonly refusal: string } {
+  const commands = [...given.values()].filter(({ flag }) => flag.command);
+  if (commands.length > 1) {
+    const [first, second] = commands.map(({ flag }) => flag.name);
+    return { refusal: `--${first} and --${second} cannot go together; give one of them` };
+  }
+  const chosen = commands[0]?.flag.name;
+  for (const { flag } of given.values()) {
+    if (!flag.built) return { refusal: `--${flag.name} is not built yet` };
+    if (flag.with !== undefined && (chosen === undefined || !flag.with.includes(chosen))) {
+      const goes = flag.with.map((name) => `--${name}`).join(" or ");
+      return { refusal: `--${flag.name} goes with ${goes} only` };
+    }
+  }
+  if (chosen === undefined) {
+    const says = operands.length === 0 ? "no command is given" : `${plain(operands[0])} is no flag`;
+    return { refusal: `${says}; write --config FILE to start, or --help` };
+  }
+  const file = given.get(chosen)?.value ?? "";
+  if (commands[0].flag.operands !== "" && file === "") {
+    return { refusal: `--${chosen} names no file; write --${chosen} FILE` };
+  }
+  if (operands.length > 0) {
+    return { refusal: `--${chosen} takes nothing more; remove ${plain(operands[0])}` };
+  }
+  switch (chosen) {
+    case "config":
+      return { kind: "config", file };
+    case "check-config":
+      return { kind: "check-config", file, output: given.has("output") };
+    case "version":
+      return { kind: "version" };
+    case "help":
+      return { kind: "help" };
+    default:
+      throw new TypeError(`--${chosen} is marked built and is carried out nowhere`);
+  }
+}
+
+/** `-config` is `--config`; there are no flags of one letter to mistake it for. */
+function twoDashes(argv: readonly string[]): string[] {
+  const end = argv.indexOf("--");
+  return argv.map((argument, i) => {
+    const isFlag = /^-[A-Za-z][A-Za-z-]*(=|$)/.test(argument) && (end < 0 || i < end);
+    return isFlag ? `-${argument}` : argument;
+  });
+}
+
+function unknownFlag(written: string): string {
+  const nearest = nearestName(written.replace(/^-+/, ""), FLAGS.map(({ name }) => name));
+  const remedy = nearest === undefined ? "--help lists the flags" : `did you mean --${nearest}?`;
+  return `${plain(written)} is no flag; ${remedy}`;
+}

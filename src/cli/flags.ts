@@ -1,0 +1,101 @@
+/** Every flag of the command line (02b section 16), and which of them this version carries out. */
+
+export interface Flag {
+  readonly name: string;
+  /** What follows it, for the help text; empty when nothing does. */
+  readonly operands: string;
+  /** One a command line; the others go with a command. */
+  readonly command: boolean;
+  /** Commands it goes with, for a flag that is none itself. */
+  readonly with?: readonly string[];
+  readonly built: boolean;
+  readonly doc: string;
+}
+
+export const FLAGS: readonly Flag[] = [
+  {
+    name: "config",
+    operands: "FILE",
+    command: true,
+    built: true,
+    doc: "start the broker",
+  },
+  {
+    name: "check-config",
+    operands: "FILE",
+    command: true,
+    built: true,
+    doc: "check a configuration and list its channels",
+  },
+  {
+    name: "output",
+    operands: "",
+    command: false,
+    with: ["check-config"],
+    built: true,
+    doc: "print the checked configuration, complete and in one document",
+  },
+  {
+    name: "route",
+    operands: "FILE [TOPIC|FILTER]",
+    command: true,
+    built: false,
+    doc: "tell where a topic lands, or what a filter is served",
+  },
+  {
+    name: "acl",
+    operands: "FILE [USER [CLIENT_ID]]",
+    command: true,
+    built: false,
+    doc: "explain what a user may do",
+  },
+  {
+    name: "json",
+    operands: "",
+    command: false,
+    with: ["route", "acl"],
+    built: false,
+    doc: "answer in JSON",
+  },
+  {
+    name: "passwd",
+    operands: "list|add|delete|scope FILE ...",
+    command: true,
+    built: false,
+    doc: "look at or change a password file",
+  },
+  {
+    name: "snapshots-to-sqlite",
+    operands: "DIRECTORY DATABASE",
+    command: true,
+    built: false,
+    doc: "move snapshots into a database",
+  },
+  {
+    name: "sqlite-to-snapshots",
+    operands: "DATABASE DIRECTORY",
+    command: true,
+    built: false,
+    doc: "move a database into snapshots",
+  },
+  {
+    name: "licenses",
+    operands: "",
+    command: true,
+    built: false,
+    doc: "print the licences of everything inside",
+  },
+  { name: "version", operands: "", command: true, built: true, doc: "print the version" },
+  { name: "help", operands: "", command: true, built: true, doc: "print this text" },
+];
+
+/** The text of `--help`. */
+export function helpText(): string {
+  const rows = FLAGS.map((flag): readonly [string, string] => [
+    `--${flag.name}${flag.operands === "" ? "" : ` ${flag.operands}`}`,
+    flag.doc + (flag.built ? "" : " (not built yet)"),
+  ]);
+  const width = Math.max(...rows.map(([left]) => left.length));
+  const lines = rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`);
+  return `saguin is an MQTT broker.\n\n${lines.join("")}\nOne leading dash does as well as two.\n`;
+}

@@ -1,0 +1,107 @@
+/** What the process does for its command line; the broker itself comes in as `start`. */
+import type { Configuration } from "../config/configuration.ts";
+import { loadConfiguration } from "../config/load.ts";
+import { plain } from "../config/finding.ts";
+import { writeOut } from "../config/output.ts";
+import { REAL_SURROUNDINGS, type Surroundings } from "../config/walk.ts";
+import { StorageFailure } from "../storage/contract.ts";
+import { REVISION, VERSION } from "../version.ts";
+import { readArguments } from "./arguments.ts";
+import { helpText } from "./flags.ts";
+
+export interface Dependencies {
+  /**
+   * Runs a broker until it stops; the exit code. Throws before anything listens when it cannot start:
+   * the message says what and where in one sentence.
+   */
+  readonly start: (configuration: Configuration) => Promise<number>;
+  readonly stdout: (text: string) => void;
+  readonly stderr: (text: string) => void;
+  readonly surroundings: Surroundings;
+}
+
+const DONE = 0;
+const REFUSED = 1;
+
+/** The streams of the process, and the real files. */
+export function realDependencies(
+  start: Dependencies["start"],
+  emptyDatabaseBytes: number,
+): Dependencies {
+  return {
+    start,
+    stdout: (text) => writeAll(Deno.stdout, text),
+    stderr: (text) => writeAll(Deno.stderr, text),
+    surroundings: { ...REAL_SURROUNDINGS, emptyDatabaseBytes },
+  };
+}
+
+/** Carries out one command line. Returns the exit code: 0 done, 1 refused. */
+export async function main(argv: readonly string[], on: Dependencies): Promise<number> {
+  const command = readArguments(argv);
+  if ("refusal" in command) {
+    on.stderr(`saguin: ${command.refusal}\n`);
+    return REFUSED;
+  }
+  switch (command.kind) {
+    case "version":
+      on.stdout(`saguin ${VERSION} (${REVISION})\n`);
+      return DONE;
+    case "help":
+      on.stdout(helpText());
+      return DONE;
+    case "check-config":
+      return checkConfig(command.file, command.output, on);
+    case "config":
+      return await run(command.file, on);
+  }
+}
+
+/** The findings, or the channels; with `output` the whole document, and the channels beside it. */
+function checkConfig(file: string, output: boolean, on: Dependencies): number {
+  const loading = loadConfiguration(file, on.surroundings);
+  if ("findings" in loading) {
+    on.stderr(loading.findings);
+    return REFUSED;
+  }
+  const { configuration, settings } = loading;
+  let summary = `${plain(file)}: ok\n`;
+  for (const channel of configuration.channels) {
+    const derived = channel.type === "append" && channel.deadLetterOf !== undefined;
+    if (!derived) summary += `channel "${channel.name}" (${channel.type})\n`;
+  }
+  if (output) {
+    on.stderr(summary);
+    on.stdout(writeOut(settings));
+  } else on.stdout(summary);
+  return DONE;
+}
+
+async function run(file: string, on: Dependencies): Promise<number> {
+  const loading = loadConfiguration(file, on.surroundings);
+  if ("findings" in loading) {
+    on.stderr(loading.findings);
+    return REFUSED;
+  }
+  try {
+    return await on.start(loading.configuration);
+  } catch (error) {
+    on.stderr(`saguin: ${failure(error)}\n`);
+    return REFUSED;
+  }
+}
+
+/** What can go wrong in a start is one sentence; what cannot is a fault of ours, with its stack. */
+function failure(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const expected = error instanceof StorageFailure || error.constructor === Error ||
+    error.name in Deno.errors;
+  return expected ? plain(error.message) : error.stack ?? error.message;
+}
+
+function writeAll(stream: { writeSync(bytes: Uint8Array): number }, text: string): void {
+  const bytes = new TextEncoder().encode(text);
+  for (let written = 0; written < bytes.length;) {
+    written += stream.writeSync(bytes.subarray(written));
+  }
+}
