@@ -68,6 +68,8 @@ interface Out {
   writing: Promise<void> | undefined;
 }
 
+function nothing(): void {}
+
 function moving(epoch: number): Out {
   return {
     epoch,
@@ -144,6 +146,9 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
     if (attempts > this.#maxAttempts) this.#scanFrom = 0;
     this.#maxAttempts = attempts;
   }
+  held(clientId: string, packetId: number): Promise<Message | undefined> {
+    return this.rows.held(clientId, packetId);
+  }
   releaseHold(clientId: string, packetId: number): Promise<StoredRecord | undefined> {
     return this.rows.releaseHold(clientId, packetId);
   }
@@ -154,7 +159,7 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
   /** One pass at a time: the next one chooses against what this one marked (S20). */
   offer(now: number): Promise<Offer | undefined> {
     const pass = this.#passes.then(() => this.#offerOne(now));
-    this.#passes = pass.catch(() => undefined);
+    this.#passes = pass.then(nothing, nothing);
     return pass;
   }
 

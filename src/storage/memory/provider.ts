@@ -1,0 +1,253 @@
+import type { Clock, Nanoseconds } from "../../platform/clock.ts";
+import type { Log } from "../../platform/log.ts";
+import {
+  type AppendStore,
+  BROADCAST_LOG,
+  type Hold,
+  type LatestStore,
+  type Provider,
+  type ProviderStatistics,
+  type PublishEntry,
+  type PublishRow,
+  type QueueStore,
+  type SessionStore,
+  StorageFailure,
+  type StoreSpec,
+} from "../contract.ts";
+import { ownedMessage, recordSize } from "../record.ts";
+import { QueueLeases } from "../queue_leases.ts";
+import { readerEnded } from "../readers.ts";
+import { MemoryAppendStore } from "./append_store.ts";
+import { ByteCount } from "./byte_count.ts";
+import { MemoryJobRows } from "./job_rows.ts";
+import { MemoryLatestStore } from "./latest_store.ts";
+import type { MemoryStore } from "./memory_store.ts";
+import { PayloadSlabs } from "./payload_slabs.ts";
+import { MemorySessionStore } from "./session_store.ts";
+import type { ProviderState } from "./state.ts";
+
+export interface MemoryProviderOptions {
+  readonly name: string;
+  /** Undefined: no bound. */
+  readonly maxBytes: number | undefined;
+  /** One largest record (S184). */
+  readonly reserveBytes: number;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * A provider that keeps everything in process (S2): a write is done when the call returns, and nothing
+ * outlives the process.
+ */
+export class MemoryProvider implements Provider {
+  readonly kind = "memory";
+  readonly name: string;
+  readonly accepting = true;
+
+  #count: ByteCount;
+  #appends = new Map<string, MemoryAppendStore>();
+  #latests = new Map<string, MemoryLatestStore>();
+  #queues = new Map<string, QueueLeases<MemoryJobRows>>();
+  #sessions: MemorySessionStore;
+  #entries = 0;
+
+  constructor(private readonly options: MemoryProviderOptions) {
+    this.name = options.name;
+    const { maxBytes, reserveBytes } = options;
+    this.#count = new ByteCount(maxBytes, reserveBytes, (bytes) => this.#takeFromLog(bytes));
+    this.#sessions = new MemorySessionStore(this.#count);
+  }
+
+  open(stores: readonly StoreSpec[]): Promise<void> {
+    for (const { channel, kind } of stores) {
+      switch (kind) {
+        case "append":
+          this.#appends.set(channel, this.#newAppend(channel));
+          break;
+        case "latest":
+          this.#latests.set(channel, new MemoryLatestStore(channel, this.#count));
+          break;
+        case "queue": {
+          const rows = new MemoryJobRows(channel, this.#count);
+          this.#queues.set(channel, new QueueLeases(rows));
+          break;
+        }
+      }
+    }
+    const { maxBytes, reserveBytes, log } = this.options;
+    if (maxBytes !== undefined) {
+      log.info("a memory provider is bounded", {
+        provider: this.name,
+        publishes_stop_at: maxBytes - reserveBytes,
+        reserve: reserveBytes,
+      });
+    }
+    return Promise.resolve();
+  }
+
+  #newAppend(channel: string): MemoryAppendStore {
+    // The log loses records from its middle, and one of them would keep a whole slab.
+    if (channel === BROADCAST_LOG) return new MemoryAppendStore(channel, this.#count, ownedMessage);
+    const slabs = new PayloadSlabs();
+    return new MemoryAppendStore(channel, this.#count, (message) => slabs.own(message));
+  }
+
+  append(channel: string): AppendStore {
+    return opened(this.#appends.get(channel), channel, this.name);
+  }
+
+  latest(channel: string): LatestStore {
+    return opened(this.#latests.get(channel), channel, this.name);
+  }
+
+  queue(channel: string): QueueStore {
+    return opened(this.#queues.get(channel), channel, this.name);
+  }
+
+  sessions(): SessionStore {
+    return this.#sessions;
+  }
+
+  /** Settles `entry` before it returns. */
+  submit(entry: PublishEntry): void {
+    const failure = this.#refusal(entry.rows);
+    if (failure === undefined) {
+      for (const row of entry.rows) this.#apply(row);
+      this.#entries++;
+    }
+    entry.settled(failure);
+  }
+
+  /** Charges the whole entry, or says why it may not be stored. An entry has one value of a topic at most. */
+  #refusal(rows: readonly PublishRow[]): StorageFailure | undefined {
+    let growth = 0;
+    for (let i = 0; i < rows.length; i++) {
+      const row = rows[i];
+      if (row.kind === "hold") {
+        const { clientId, packetId, message } = row.hold;
+        if (!this.#storeOf(row).hasHold(clientId, packetId)) growth += recordSize(message);
+        continue;
+      }
+      const store = this.#storeOf(row);
+      const { message } = row;
+      if (row.kind === "retain" && message.payload.byteLength === 0) {
+        growth -= this.#latestOf(row).sizeOf(message.topic);
+        continue;
+      }
+      const bytes = recordSize(message);
+      const refusal = store.refusal(bytes, pendingIn(rows, i));
+      if (refusal !== undefined) return refusal;
+      growth += store.growth(message, bytes);
+    }
+    if (this.#count.charge(growth)) return undefined;
+    return new StorageFailure("full", `storage provider ${this.name} is full`);
+  }
+
+  #apply(row: PublishRow): void {
+    if (row.kind === "hold") {
+      const { clientId, packetId } = row.hold;
+      const store = this.#storeOf(row);
+      if (!store.hasHold(clientId, packetId)) store.putHold(row.hold);
+      return;
+    }
+    const { message } = row;
+    if (row.kind === "retain" && message.payload.byteLength === 0) {
+      this.#latestOf(row).erase(message.topic);
+      return;
+    }
+    row.offset = this.#storeOf(row).put(message, recordSize(message))?.offset ?? 0;
+  }
+
+  #storeOf(row: PublishRow): MemoryStore {
+    return (row.store instanceof QueueLeases
+      ? row.store.rows
+      : row.store) as unknown as MemoryStore;
+  }
+
+  #latestOf(row: PublishRow): MemoryLatestStore {
+    return row.store as unknown as MemoryLatestStore;
+  }
+
+  onceAccepting(resume: () => void): void {
+    queueMicrotask(resume);
+  }
+
+  /** Takes the oldest messages that are on nobody's wire from the broadcast log (S109). */
+  #takeFromLog(bytes: number): boolean {
+    const log = this.#appends.get(BROADCAST_LOG);
+    const offsets = log?.oldest(bytes, (offset) => this.#sessions.isOnWire(offset));
+    if (log === undefined || offsets === undefined) return false;
+    log.take(offsets);
+    return true;
+  }
+
+  sweepPositions(held: (clientId: string) => boolean, now: Nanoseconds): Promise<number> {
+    let dropped = 0;
+    for (const store of this.#appends.values()) {
+      dropped += store.sweepPositions((position) => readerEnded(position, held, now));
+    }
+    return Promise.resolve(dropped);
+  }
+
+  recoverHolds(
+    keep: (channel: string, hold: Omit<Hold, "message">) => boolean,
+  ): Promise<{
+    readonly kept: readonly (Omit<Hold, "message"> & { readonly channel: string })[];
+    readonly abandoned: number;
+  }> {
+    const kept: (Omit<Hold, "message"> & { readonly channel: string })[] = [];
+    let abandoned = 0;
+    for (const store of this.#stores()) {
+      const { channel } = store;
+      for (const { clientId, packetId, heldAt } of store.holds()) {
+        const hold = { clientId, packetId, heldAt };
+        if (keep(channel, hold)) kept.push({ ...hold, channel });
+        else if (store.dropHold(clientId, packetId)) abandoned++;
+      }
+    }
+    return Promise.resolve({ kept, abandoned });
+  }
+
+  *#stores(): Generator<MemoryStore> {
+    yield* this.#appends.values();
+    yield* this.#latests.values();
+    for (const queue of this.#queues.values()) yield queue.rows;
+  }
+
+  /** A copy of everything kept, in one turn (S24). */
+  copy(): ProviderState {
+    const channels = [];
+    for (const store of this.#stores()) channels.push(store.copy());
+    return { channels, ...this.#sessions.copy() };
+  }
+
+  statistics(): ProviderStatistics {
+    return {
+      bytes: this.#count.used,
+      waitingEntries: 0,
+      waitingBytes: 0,
+      commits: this.#entries,
+      entries: this.#entries,
+    };
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/** Bytes that earlier rows of one entry put into the store of row `at`. */
+function pendingIn(rows: readonly PublishRow[], at: number): number {
+  let bytes = 0;
+  for (let i = 0; i < at; i++) {
+    const row = rows[i];
+    if (row.kind !== "hold" && row.store === rows[at].store) bytes += recordSize(row.message);
+  }
+  return bytes;
+}
+
+function opened<T>(store: T | undefined, channel: string, provider: string): T {
+  if (store === undefined) throw new Error(`${channel} was not opened in provider ${provider}`);
+  return store;
+}
