@@ -5,13 +5,14 @@ import type {
   DisconnectPacket,
   InboundPacket,
   PublishPacket,
+  PublishPacketProperties,
   SubscribePacket,
   SubscriptionRequest,
   UnsubscribePacket,
   WillPacket,
 } from "../packet.ts";
 import { PacketType } from "../packet.ts";
-import type { QoS } from "../../storage/record.ts";
+import { NO_PROPERTIES, type QoS } from "../../storage/record.ts";
 import { Reason } from "../../broker/reason.ts";
 import { MalformedPacket, ReturnCode } from "./fault.ts";
 import { NO_BYTES, type Reader } from "./primitives.ts";
@@ -297,7 +298,9 @@ function decodePublish(reader: Reader, first: number): PublishPacket {
   if (hasWildcard(topic)) reader.fail(Reason.ProtocolError, "a PUBLISH topic has a wildcard");
   const qos = ((first >> 1) & 0x03) as QoS;
   const packetId = qos === 0 ? 0 : readPacketId(reader);
-  const properties = reader.level === 5 ? readProperties(reader, Section.Publish) : {};
+  const properties: PublishPacketProperties = reader.level === 5
+    ? readProperties(reader, Section.Publish)
+    : NO_PROPERTIES;
   if (topic === "" && properties.topicAlias === undefined) {
     reader.fail(Reason.ProtocolError, "a PUBLISH has neither a topic nor a Topic Alias");
   }

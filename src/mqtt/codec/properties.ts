@@ -1,3 +1,4 @@
+import { NO_PROPERTIES } from "../../storage/record.ts";
 import { Reason } from "../../broker/reason.ts";
 import type { Reader } from "./primitives.ts";
 
@@ -80,8 +81,6 @@ export interface Properties {
   subscriptionIdentifierAvailable?: 0 | 1;
   sharedSubscriptionAvailable?: 0 | 1;
 }
-
-export const NO_PROPERTIES_READ: Readonly<Properties> = Object.freeze({});
 
 /** `flag` is a byte of 0 or 1; `positive...` may not be 0; `topic` is text without wildcards. */
 type PropertyType =
@@ -246,7 +245,7 @@ function byIdentifier(): (PropertyRow | undefined)[] {
  */
 export function readProperties(reader: Reader, section: number): Readonly<Properties> {
   const length = reader.variableByteInteger();
-  if (length === 0) return NO_PROPERTIES_READ;
+  if (length === 0) return NO_PROPERTIES;
   const packetEnd = reader.end;
   const end = reader.at + length;
   if (end > packetEnd) {
