@@ -5,7 +5,12 @@ import type { Headers } from "../../storage/record.ts";
 import { NO_HEADERS } from "../../storage/record.ts";
 import { binaryFieldSize, Output, SHARED_PAYLOAD_BYTES, textFieldSize } from "./output.ts";
 import { type PagePool, sharedPages } from "./pages.ts";
-import { LARGEST_VARIABLE_BYTE_INTEGER, variableByteIntegerSize } from "./primitives.ts";
+import {
+  LARGEST_VARIABLE_BYTE_INTEGER,
+  LONGEST_FIELD_BYTES,
+  textSize,
+  variableByteIntegerSize,
+} from "./primitives.ts";
 import { PropertyId } from "./properties.ts";
 
 /** The largest packet the standard can express: first byte, Remaining Length and what it counts. */
@@ -234,8 +239,10 @@ export class PacketWriter {
     const { reasonString, userProperties } = explanation;
     if (!this.problemInformation) return size;
     if (reasonString !== undefined) {
-      const more = 1 + textFieldSize(reasonString);
-      if (this.#fits(body, size + more)) {
+      // Reasons quote what clients sent, so one may be longer than any string field.
+      const length = textSize(reasonString);
+      const more = 1 + 2 + length;
+      if (length <= LONGEST_FIELD_BYTES && this.#fits(body, size + more)) {
         size += more;
         this.#reasonString = reasonString;
       }
