@@ -113,6 +113,8 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
   #backoff: Backoff = { kind: "none" };
   /** The running offer pass and those behind it. */
   #passes: Promise<unknown> = Promise.resolve();
+  /** Jobs of `#out` whose deletion is under way: the depth may or may not count them any more. */
+  #leaving = 0;
   /** For each read under way, the jobs whose entry ended meanwhile: its answer may be older than that. */
   #reads = new Set<Set<Offset>>();
 
@@ -166,7 +168,8 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
   async #offerOne(now: number): Promise<Offer | undefined> {
     for (let max = 1;;) {
       const returned = this.#returned.lowestReady(now);
-      const everyJobIsKnown = this.rows.depth() <= this.#out.size + this.#returned.size;
+      const known = this.#out.size - this.#leaving + this.#returned.size;
+      const everyJobIsKnown = this.rows.depth() <= known;
       if (returned === undefined && everyJobIsKnown) return undefined;
       const below = returned !== undefined && returned.offset < this.#scanFrom;
       const from = below ? returned.offset : this.#scanFrom;
@@ -178,14 +181,11 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
         this.#reads.delete(ended);
       }
       // From here to the answer is one turn.
-      let stale = false;
       for (const job of jobs) {
-        stale = ended.has(job.offset);
-        if (stale) break;
+        if (ended.has(job.offset)) break;
         const offer = this.#choose(job, from, now);
         if (offer !== undefined) return offer;
       }
-      if (stale) continue;
       max = SKIPPING_READ_JOBS;
       const reached = below ? jobs.length > 0 && jobs[0].offset === from : jobs.length > 0;
       if (reached) continue;
@@ -210,12 +210,11 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
     // A mark that was lowered below this read stays: what lies between was not looked at.
     if (readFrom <= this.#scanFrom && this.#scanFrom <= offset) this.#scanFrom = offset + 1;
     if (this.#out.has(offset)) return undefined;
-    let attempts = job.attempts;
+    const { attempts } = job;
     if (this.#returned.has(offset)) {
       const ready = this.#returned.lowestReady(now);
       if (ready === undefined || ready.offset !== offset) return undefined;
       this.#returned.remove(offset);
-      attempts = ready.attempts;
     }
     if (attempts >= this.#maxAttempts) return undefined;
     const epoch = ++this.#epoch;
@@ -258,7 +257,11 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
     }
     if (out === undefined || out.state === "spent") return false;
     const { offset } = lease;
-    await this.#write(out, () => this.rows.remove(offset), () => this.#end(offset));
+    this.#leaving++;
+    await this.#write(out, () => this.rows.remove(offset), () => {
+      this.#leaving--;
+      this.#end(offset);
+    }, () => this.#leaving--);
     return true;
   }
 
@@ -290,7 +293,7 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
     const { offset } = lease;
     const giveBack = () => {
       this.#end(offset);
-      this.#giveBack(offset, attempts, options.gapFrom + this.#gap(attempts));
+      this.#giveBack(offset, options.gapFrom + this.#gap(attempts));
     };
     if (!counts) giveBack();
     else {
@@ -373,15 +376,20 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
       out = moving(++this.#epoch);
       this.#out.set(offset, out);
     }
+    this.#leaving++;
     return await this.#write(
       out,
       () => this.rows.deadLetter(offset, letter, into),
-      () => this.#end(offset),
       () => {
+        this.#leaving--;
+        this.#end(offset);
+      },
+      () => {
+        this.#leaving--;
         if (!nobodys) return;
         // A pass may have gone over it meanwhile.
         this.#forget(offset);
-        if (returned !== undefined) this.#giveBack(offset, returned.attempts, returned.readyAt);
+        if (returned !== undefined) this.#giveBack(offset, returned.readyAt);
       },
     );
   }
@@ -436,8 +444,8 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
     if (offset < this.#scanFrom) this.#scanFrom = offset;
   }
 
-  #giveBack(offset: Offset, attempts: number, readyAt: number): void {
-    const givenUp = this.#returned.add({ offset, attempts, readyAt });
+  #giveBack(offset: Offset, readyAt: number): void {
+    const givenUp = this.#returned.add({ offset, readyAt });
     if (givenUp !== undefined) this.#forget(givenUp.offset);
   }
 

@@ -9,8 +9,6 @@ export const MOST_RETURNED_JOBS = 65_536;
 /** A job that came back from a worker and was not offered again yet. */
 export interface ReturnedJob {
   readonly offset: Offset;
-  /** Attempts made, as stored: a read issued before they were counted may say fewer. */
-  readonly attempts: number;
   /** Monotonic ms from which it may be offered. */
   readonly readyAt: number;
 }

@@ -103,6 +103,8 @@ export function queueScript(subject: Subject): void {
     await using opened = await subject.open();
     const queue = await enqueue(opened.provider, "a", "b");
     queue.setBackoff({ kind: "exponential", baseMs: 100 });
+    const unspent = await take(queue);
+    assert.equal(await queue.release(unspent, { spend: false, at: AT, gapFrom: 0 }), "available");
     const returned = async (now: number, gapFrom: number) => {
       const offer = await take(queue, now);
       assert.equal(text(offer.message), "a");
