@@ -28,8 +28,8 @@ TYPED = $(wildcard main.ts) $(shell find src tests bench -name '*.ts')
 
 .PHONY: run test check interop bench bench-smoke ci clean dependencies
 
-run: bin/saguin run/quickstart.yaml
-	exec bin/saguin --config run/quickstart.yaml
+run: bin/saguin run/saguin.yaml
+	exec bin/saguin --config run/saguin.yaml
 
 test: bin/saguin
 	$(DENO) test --allow-all --cached-only $(TESTS)
@@ -90,6 +90,6 @@ bin/saguin: Makefile | dependencies
 LAUNCHED = $(if $(findstring $(PINNED),$(DENO)),"$$here/$(PINNED)",'$(DENO)')
 
 # The quickstart keeps its files below run/ instead of where an installed broker would.
-run/quickstart.yaml: fixtures/quickstart.yaml
+run/saguin.yaml: fixtures/quickstart.yaml
 	@mkdir -p run
 	sed 's#/var/lib/saguin#$(CURDIR)/run#g' $< > $@

@@ -152,10 +152,15 @@ export class BrokerProcess {
    */
   static async start(text: (place: Place) => string, place = temporaryPlace()) {
     const path = place.directory + "/saguin.yaml";
-    Deno.writeTextFileSync(path, text(place));
     const broker = new BrokerProcess(place, path);
+    broker.configure(text);
     await broker.startAgain();
     return broker;
+  }
+
+  /** Replaces the configuration that the next start reads. */
+  configure(text: (place: Place) => string): void {
+    Deno.writeTextFileSync(this.configurationPath, text(this.place));
   }
 
   get port(): number {
@@ -187,8 +192,23 @@ export class BrokerProcess {
 
   /** Starts on the files that are there; returns when the port takes connections. */
   async startAgain(): Promise<void> {
-    if (this.#alive) throw new Error("the broker is already running");
     const from = this.lines.length;
+    this.launch();
+    try {
+      await until(`port ${this.port} to open`, () => {
+        if (!this.#alive) throw new Error("the broker exited");
+        return accepts(this.port);
+      }, START_MS);
+    } catch (error) {
+      await this.kill();
+      const output = this.lines.slice(from).join("\n");
+      throw new Error(`${(error as Error).message}; it wrote:\n${output}`);
+    }
+  }
+
+  /** Starts the process and waits for nothing: for tests that disturb the start itself. */
+  launch(): void {
+    if (this.#alive) throw new Error("the broker is already running");
     const child = new Deno.Command(executable(), {
       args: ["--config", this.configurationPath],
       stdin: "null",
@@ -203,16 +223,6 @@ export class BrokerProcess {
       this.#alive = false;
       return { code, signal };
     });
-    try {
-      await until(`port ${this.port} to open`, () => {
-        if (!this.#alive) throw new Error("the broker exited");
-        return accepts(this.port);
-      }, START_MS);
-    } catch (error) {
-      await this.kill();
-      const output = this.lines.slice(from).join("\n");
-      throw new Error(`${(error as Error).message}; it wrote:\n${output}`);
-    }
   }
 
   /** SIGKILL, and the wait until the process is gone. A no-op when it does not run. */

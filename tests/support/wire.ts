@@ -121,12 +121,26 @@ export class WireClient implements Disposable {
 
   /**
    * The next packet, whatever it is.
-   * @throws ConnectionEnded when the stream ends first; Error when nothing comes in time
+   * @throws ConnectionEnded when the stream ends first; Silence when nothing comes in time
    */
   async next(timeoutMs = ANSWER_MS): Promise<ServerPacket> {
     const packet = await this.#next(timeoutMs, "a packet");
     if (packet === undefined) throw new ConnectionEnded();
     return packet;
+  }
+
+  /**
+   * Every packet of one read, at least one: for clients that keep a broker busy.
+   * @throws ConnectionEnded and Silence, as `next`
+   */
+  async some(timeoutMs?: number): Promise<ServerPacket[]> {
+    const packets = [await this.next(timeoutMs)];
+    for (;;) {
+      const parsed = parseServerPacket(this.#unread, this.level);
+      if (parsed === undefined) return packets;
+      this.#unread = this.#unread.subarray(parsed.size);
+      packets.push(parsed.packet);
+    }
   }
 
   async expect<T extends ServerPacket["type"]>(type: T, timeoutMs?: number): Promise<Received<T>> {
@@ -282,7 +296,8 @@ export class WireClient implements Disposable {
   }
 }
 
-class Silence extends Error {}
+/** Neither a packet nor the end of the stream came in time. */
+export class Silence extends Error {}
 
 /** A packet in one line, for the message of a failed assertion. */
 function shown(packet: ServerPacket): string {

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Puts the unmodified clients in place that the interop tests drive: Debian's mosquitto-clients,
+# python3-paho-mqtt and sqlite3, npm's mqtt below .interop/. What is there is left alone; what cannot
+# be installed is an error, never a reason to test less.
+set -eu
+cd "$(dirname "$0")/../.."
+
+MQTTJS=5.16.0
+
+missing=""
+command -v mosquitto_pub >/dev/null || missing="$missing mosquitto-clients"
+command -v sqlite3 >/dev/null || missing="$missing sqlite3"
+/usr/bin/python3 -c 'import paho.mqtt.client' 2>/dev/null || missing="$missing python3-paho-mqtt"
+if [ -n "$missing" ]; then
+  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    echo "missing:$missing; install with: apt-get install$missing" >&2
+    exit 1
+  fi
+  apt-get update -qq || true
+  # shellcheck disable=SC2086 # one word a package
+  DEBIAN_FRONTEND=noninteractive \
+    apt-get install -qq -y --no-install-recommends $missing >/dev/null
+fi
+
+found=$(node -p "require('./.interop/node_modules/mqtt/package.json').version" 2>/dev/null || true)
+if [ "$found" != "$MQTTJS" ]; then
+  mkdir -p .interop
+  npm install --prefix .interop --no-save --no-audit --no-fund --ignore-scripts "mqtt@$MQTTJS"
+fi

@@ -1,0 +1,236 @@
+/**
+ * Drives a broker with MQTT.js on Node as an application would, MQTT 3.1.1 and 5, and prints
+ * "ok <check>" a line.
+ *
+ * Usage: node mqttjs_client.mjs DIRECTORY PORT [check ...], where npm's mqtt is installed below
+ * DIRECTORY and the broker has the channels of fixtures/quickstart.yaml. Without names every check runs.
+ */
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { createRequire } from "node:module";
+import process from "node:process";
+import { pathToFileURL } from "node:url";
+
+const [directory, port, ...asked] = process.argv.slice(2);
+const mqtt = createRequire(pathToFileURL(directory + "/"))("mqtt");
+
+const WAIT_MS = 10_000;
+const QUIET_MS = 500;
+const BOTH = [4, 5];
+
+const unique = (prefix) => `${prefix}-${randomBytes(6).toString("hex")}`;
+
+/** MQTT.js with what arrives kept until it is asked for. */
+class Client {
+  #arrived = [];
+  #wanted = [];
+
+  static async open(version, { clientId = unique("mqttjs"), durable = false, will } = {}) {
+    const client = new Client();
+    const connection = mqtt.connect({
+      host: "127.0.0.1",
+      port: Number(port),
+      protocolVersion: version,
+      clientId,
+      clean: !durable,
+      reconnectPeriod: 0,
+      will,
+      ...(version === 5 ? { properties: { sessionExpiryInterval: durable ? 3600 : 0 } } : {}),
+    });
+    client.connection = connection;
+    // Before CONNACK: a resumed session is served before the client asks for anything.
+    connection.on("message", (topic, payload, packet) => {
+      const message = { topic, text: payload.toString(), packet };
+      const wanted = client.#wanted.shift();
+      if (wanted === undefined) client.#arrived.push(message);
+      else wanted(message);
+    });
+    const connack = await new Promise((resolve, reject) => {
+      connection.once("connect", resolve);
+      connection.once("error", reject);
+    });
+    connection.on("error", () => {});
+    client.sessionPresent = connack.sessionPresent;
+    return client;
+  }
+
+  async subscribe(topic, qos) {
+    const granted = await this.connection.subscribeAsync(topic, { qos });
+    assert.deepEqual(granted.map((each) => each.qos), [qos], `SUBACK for ${topic}`);
+  }
+
+  publish(topic, payload, options = {}) {
+    return this.connection.publishAsync(topic, payload, { qos: 1, ...options });
+  }
+
+  async receive() {
+    const message = await this.within(WAIT_MS);
+    assert.ok(message !== undefined, "no message came");
+    return message;
+  }
+
+  async nothing() {
+    const message = await this.within(QUIET_MS);
+    assert.equal(message, undefined, `unexpected ${message?.topic} ${message?.text}`);
+  }
+
+  /** The next message, or undefined when none comes in time. */
+  within(ms) {
+    if (this.#arrived.length > 0) return Promise.resolve(this.#arrived.shift());
+    return new Promise((resolve) => {
+      const wanted = (message) => {
+        clearTimeout(timer);
+        resolve(message);
+      };
+      const timer = setTimeout(() => {
+        this.#wanted.splice(this.#wanted.indexOf(wanted), 1);
+        resolve(undefined);
+      }, ms);
+      this.#wanted.push(wanted);
+    });
+  }
+
+  close() {
+    return this.connection.endAsync();
+  }
+
+  cut() {
+    this.connection.stream.destroy();
+  }
+}
+
+const labels = (message) => message.packet.properties?.userProperties ?? {};
+
+const CHECKS = {
+  async every_qos() {
+    for (const version of BOTH) {
+      const topic = unique("interop/qos");
+      for (const granted of [0, 1, 2]) {
+        const reader = await Client.open(version);
+        const writer = await Client.open(version);
+        await reader.subscribe(topic, granted);
+        for (const qos of [0, 1, 2]) {
+          await writer.publish(topic, `${qos}`, { qos });
+          const { text, packet } = await reader.receive();
+          assert.deepEqual([text, packet.qos], [`${qos}`, Math.min(qos, granted)]);
+        }
+        await reader.close();
+        await writer.close();
+      }
+    }
+  },
+
+  async retained() {
+    for (const version of BOTH) {
+      const topic = unique("interop/retained");
+      const writer = await Client.open(version);
+      await writer.publish(topic, "kept", { retain: true });
+      const reader = await Client.open(version);
+      await reader.subscribe(topic, 1);
+      const { text, packet } = await reader.receive();
+      assert.deepEqual([text, packet.retain], ["kept", true]);
+      await writer.publish(topic, "", { retain: true });
+      const later = await Client.open(version);
+      await later.subscribe(topic, 1);
+      await later.nothing();
+      for (const client of [writer, reader, later]) await client.close();
+    }
+  },
+
+  async will() {
+    for (const version of BOTH) {
+      const topic = unique("interop/will");
+      const will = { topic, payload: "gone", qos: 1 };
+      const reader = await Client.open(version);
+      await reader.subscribe(topic, 1);
+      await (await Client.open(version, { will })).close();
+      await reader.nothing();
+      (await Client.open(version, { will })).cut();
+      assert.equal((await reader.receive()).text, "gone");
+      await reader.close();
+    }
+  },
+
+  async append_replay() {
+    for (const version of BOTH) {
+      const topic = `iot/${unique("mqttjs")}/devices/telemetry/t`;
+      const clientId = unique("mqttjs-durable");
+      const first = await Client.open(version, { clientId, durable: true });
+      await first.subscribe(topic, 1);
+      await first.close();
+
+      const writer = await Client.open(version);
+      for (let i = 0; i < 20; i++) await writer.publish(topic, `missed ${i}`);
+      const again = await Client.open(version, { clientId, durable: true });
+      assert.equal(again.sessionPresent, true);
+      for (let i = 0; i < 20; i++) assert.equal((await again.receive()).text, `missed ${i}`);
+      await again.nothing();
+      await again.close();
+
+      const newcomer = await Client.open(5);
+      await newcomer.subscribe(topic, 1);
+      const offsets = [];
+      for (let i = 0; i < 20; i++) {
+        const message = await newcomer.receive();
+        assert.equal(message.packet.retain, false);
+        offsets.push(Number(labels(message)["saguin-offset"]));
+      }
+      assert.deepEqual(offsets, [...new Set(offsets)].sort((a, b) => a - b));
+      await writer.close();
+      await newcomer.close();
+    }
+  },
+
+  async latest_state() {
+    for (const version of BOTH) {
+      const topic = `iot/${unique("mqttjs")}/devices/state`;
+      const writer = await Client.open(version);
+      await writer.publish(topic, "old");
+      await writer.publish(topic, "current");
+      const reader = await Client.open(version);
+      await reader.subscribe(topic, 1);
+      const now = await reader.receive();
+      assert.deepEqual([now.text, now.packet.retain], ["current", true]);
+      await writer.publish(topic, "changed");
+      const then = await reader.receive();
+      assert.deepEqual([then.text, then.packet.retain], ["changed", false]);
+      await writer.close();
+      await reader.close();
+    }
+  },
+
+  async queue_jobs() {
+    const site = unique("mqttjs");
+    const workers = [await Client.open(5), await Client.open(5), await Client.open(5)];
+    for (const worker of workers) await worker.subscribe("$saguin/queue/jobs", 1);
+    const writer = await Client.open(5);
+    const topics = Array.from({ length: 12 }, (_, i) => `iot/${site}/work/${i}`);
+    for (const topic of topics) await writer.publish(topic, "do it");
+
+    const attempts = new Map();
+    const answer = (worker, { packet }, text) =>
+      worker.publish(packet.properties.responseTopic, text, {
+        properties: { correlationData: packet.properties.correlationData },
+      });
+    // The first offer of job 0 is returned, so that it must come a second time.
+    await Promise.all(workers.map(async (worker) => {
+      for (;;) {
+        const job = await worker.within(2_000);
+        if (job === undefined) break;
+        const attempt = Number(labels(job)["saguin-attempt"]);
+        attempts.set(job.topic, [...attempts.get(job.topic) ?? [], attempt]);
+        await answer(worker, job, job.topic === topics[0] && attempt === 1 ? "return" : "ack");
+      }
+    }));
+    const expected = topics.map((topic) => [topic, topic === topics[0] ? [1, 2] : [1]]);
+    assert.deepEqual([...attempts].sort(), expected.sort());
+    for (const client of [...workers, writer]) await client.close();
+  },
+};
+
+for (const [name, check] of Object.entries(CHECKS)) {
+  if (asked.length > 0 && !asked.includes(name)) continue;
+  await check();
+  console.log(`ok ${name}`);
+}
+process.exit(0);
