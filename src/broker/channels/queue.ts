@@ -1,0 +1,447 @@
+import type { Nanoseconds } from "../../platform/clock.ts";
+import { errorText } from "../../platform/log.ts";
+import type { Timer } from "../../platform/timers.ts";
+import type { Backoff, Offer, Provider, QueueStore } from "../../storage/contract.ts";
+import { type Message, type Offset, recordSize } from "../../storage/record.ts";
+import type { Context } from "../context.ts";
+import { channelExpiry, channelLabels } from "../delivery.ts";
+import { Reason } from "../reason.ts";
+import type { Session } from "../session.ts";
+import type { WindowEntry } from "../window.ts";
+import type { AppendChannel } from "./append.ts";
+import { DeadLetterMoves } from "./dead_letter.ts";
+import { type Held, QueueWorker, type WorkerEvents, Workers } from "./queue_worker.ts";
+
+/** How long new jobs and new workers wait, so that those who come together share (D14.7). Fixed. */
+const TICK_MS = 200;
+
+/** How long a queue waits after a store that failed. */
+const RETRY_MS = 1_000;
+
+/** Random bytes of a Delivery ID; as text twice as many, the most that is allowed (D14.9). */
+const DELIVERY_ID_BYTES = 16;
+
+export interface QueuePolicy {
+  readonly visibilityTimeoutMs: number;
+  /** Undefined: a job never expires. */
+  readonly jobExpiresAfterMs: number | undefined;
+  readonly maxAttempts: number;
+  readonly backoff: Backoff;
+}
+
+/** Plain counts since the start, rendered when somebody asks. */
+export interface QueueStatistics {
+  delivered: number;
+  acknowledged: number;
+  returned: number;
+  redelivered: number;
+}
+
+/** How a worker came to lose a job it had not resolved. */
+type Loss = "return" | "timeout" | "connection";
+
+type Verdict = "ack" | "return";
+
+/**
+ * A `queue` channel at work: its jobs, its worker pool, who holds what under which Delivery ID
+ * (03 section 14). Which job may be offered next, and which delivery of it is the current one, is the
+ * store's business.
+ */
+export class QueueChannel implements WorkerEvents {
+  readonly kind = "queue";
+  readonly statistics: QueueStatistics = {
+    delivered: 0,
+    acknowledged: 0,
+    returned: 0,
+    redelivered: 0,
+  };
+  readonly moves: DeadLetterMoves;
+  readonly #workers = new Workers();
+  readonly #held = new Map<string, Held>();
+  readonly #work = new Set<Promise<void>>();
+  readonly #encoder = new TextEncoder();
+  readonly #responseTopic: string;
+  #serving = false;
+  #tick: Timer | undefined;
+  /** Idle workers are served: set by the tick, until the jobs or the workers run out. */
+  #ticking = false;
+  #tickAt = 0;
+  /** Monotonic ms before which a store that failed is not asked again. */
+  #restUntil = 0;
+  #stopped = false;
+
+  /** `filter`: the queue's, one expansion of it. `deadLetters`: the derived channel. */
+  constructor(
+    readonly name: string,
+    readonly store: QueueStore,
+    readonly provider: Provider,
+    readonly policy: QueuePolicy,
+    filter: string,
+    readonly deadLetters: AppendChannel,
+    private readonly context: Context,
+  ) {
+    this.#responseTopic = `$saguin/queue/${name}/response`;
+    store.setBackoff(policy.backoff);
+    store.setMaxAttempts(policy.maxAttempts);
+    this.moves = new DeadLetterMoves(store, deadLetters, { ...policy, filter }, context);
+  }
+
+  /** Jobs that are with a worker. */
+  get inFlight(): number {
+    return this.#held.size;
+  }
+
+  /** Sessions in the pool, those that are away included. */
+  get workers(): number {
+    return this.#workers.size;
+  }
+
+  // -------------------------------------------------------------------------------------- workers
+
+  /** A job was stored: the tick serves it. */
+  recorded(_offset: Offset, _message: Message): void {
+    this.#armTick();
+  }
+
+  /** The session takes work, from the next tick on. It may be away still. */
+  join(session: Session): void {
+    let worker = this.#workers.get(session);
+    if (worker === undefined) {
+      worker = new QueueWorker(session, this);
+      this.#workers.add(worker);
+    }
+    worker.subscribed = true;
+    if (worker.state === "away") this.#arrive(worker);
+  }
+
+  #arrive(worker: QueueWorker): void {
+    if (!worker.live) return;
+    if (worker.held !== undefined) return this.#workers.put(worker, "busy");
+    this.#workers.put(worker, "idle");
+    this.#armTick();
+  }
+
+  /** UNSUBSCRIBE or the session's end: no further offer. A job it holds stays with it. */
+  leave(session: Session): void {
+    const worker = this.#workers.get(session);
+    if (worker === undefined) return;
+    worker.subscribed = false;
+    this.#workers.put(worker, "away");
+    if (worker.held === undefined) this.#workers.forget(worker);
+  }
+
+  /** The connection of the session ended or was taken over: what it held is returned (D14.19). */
+  connectionEnded(session: Session): void {
+    const worker = this.#workers.get(session);
+    if (worker === undefined) return;
+    this.#workers.put(worker, "away");
+    worker.dismissed = undefined;
+    const { held } = worker;
+    if (held === undefined) return;
+    this.#endDelivery(held);
+    this.#track(this.#giveBack(held, "connection"));
+  }
+
+  roomMade(worker: QueueWorker): void {
+    if (worker.state === "away") return this.#arrive(worker);
+    if (worker.state !== "blocked") return;
+    if (!worker.live) return this.#workers.put(worker, "away");
+    if (!worker.hasRoom) return worker.session.wait(worker);
+    this.#workers.put(worker, "due");
+    void this.#serve();
+  }
+
+  // --------------------------------------------------------------------------------------- offers
+
+  /** Armed only while there is a worker to serve and a job that is with nobody. */
+  #armTick(): void {
+    if (this.#tick !== undefined || this.#serving || this.#stopped) return;
+    if (!this.#workers.someIdle || this.store.depth() <= this.#held.size) return;
+    const rest = this.#restUntil - this.context.clock.monotonic();
+    this.#tick = this.context.timers.after(Math.max(TICK_MS, rest), () => {
+      this.#tick = undefined;
+      this.#ticking = true;
+      this.#tickAt = this.context.clock.monotonic();
+      void this.#serve();
+    });
+  }
+
+  /** Offers jobs while there are any and somebody whose turn it is. One run at a time. */
+  async #serve(): Promise<void> {
+    if (this.#serving || this.#stopped) return;
+    this.#serving = true;
+    try {
+      while (!this.#stopped && this.#workers.next(this.#ticking) !== undefined) {
+        const offer = await this.store.offer(this.#readyBefore());
+        if (offer === undefined) this.#nothingToOffer();
+        else await this.#place(offer);
+      }
+    } catch (error) {
+      this.#rest();
+      this.#report("cannot read the jobs of a queue; it is tried again", undefined, error);
+    } finally {
+      this.#serving = false;
+      this.#ticking = false;
+      this.#armTick();
+    }
+  }
+
+  /**
+   * A backoff gap ends at a tick (D14.18): what came back since the last one is not for the worker that
+   * is served in the turn of its answer, or a failed job would return to it at once.
+   */
+  #readyBefore(): number {
+    return this.#workers.someDue ? this.context.clock.monotonic() - TICK_MS : this.#tickAt;
+  }
+
+  #nothingToOffer(): void {
+    if (this.#workers.someDue) this.#workers.allIdle();
+    else this.#ticking = false;
+  }
+
+  /** The store failed: nobody is served before it had a little time. */
+  #rest(): void {
+    this.#restUntil = this.context.clock.monotonic() + RETRY_MS;
+    this.#workers.allIdle();
+    this.#ticking = false;
+  }
+
+  async #place(offer: Offer): Promise<void> {
+    if (this.moves.isOverdue(offer.message)) {
+      if (await this.moves.moveHeld(offer, "expired", undefined)) return;
+      this.#rest();
+      await this.#putBack(offer, this.#restUntil);
+    } else if (!this.#handOver(offer)) await this.#putBack(offer, -Infinity);
+  }
+
+  /** What nobody was sent is available as it was (D14.2). */
+  async #putBack(offer: Offer, gapFrom: number): Promise<void> {
+    await this.store.release(offer, { spend: false, at: 0n, gapFrom });
+  }
+
+  /** False: nobody can take it now. */
+  #handOver(offer: Offer): boolean {
+    const bytes = recordSize(offer.message);
+    for (;;) {
+      const worker = this.#workers.next(this.#ticking);
+      if (worker === undefined) return false;
+      if (worker.session.fits(bytes)) return this.#send(offer, worker, bytes);
+      this.#workers.block(worker, bytes);
+    }
+  }
+
+  #send(offer: Offer, worker: QueueWorker, bytes: number): boolean {
+    const { session } = worker;
+    const deliveryId = this.context.ids.token(DELIVERY_ID_BYTES);
+    const delivery = this.#delivery(offer, session, deliveryId);
+    if (session.send(worker, offer.offset, offer.epoch, delivery, bytes) === undefined) {
+      this.#dismiss(worker, offer.offset);
+      return false;
+    }
+    const offeredAt = this.context.clock.monotonic();
+    const held = { offer, deliveryId, worker, offeredAt, acknowledged: false, timeout: undefined };
+    worker.held = held;
+    this.#held.set(deliveryId, held);
+    this.#workers.put(worker, "busy");
+    this.statistics.delivered++;
+    this.context.counters.delivered++;
+    return true;
+  }
+
+  #delivery(offer: Offer, session: Session, deliveryId: string) {
+    const { message, attempt } = offer;
+    const { identifier } = session.subscriptions.get(`$saguin/queue/${this.name}`) ?? {};
+    return {
+      message,
+      qos: 1,
+      retain: false,
+      identifiers: identifier === undefined ? [] : [identifier],
+      labels: channelLabels(offer, undefined, attempt),
+      reply: {
+        responseTopic: this.#responseTopic,
+        correlationData: this.#encoder.encode(deliveryId),
+      },
+      expiry: message.properties.messageExpiry === undefined
+        ? undefined
+        : channelExpiry(message, this.context.clock.wall()),
+    } as const;
+  }
+
+  /** D7.3: the job is not for this client, and it is told so. */
+  #dismiss(worker: QueueWorker, offset: Offset): void {
+    worker.dismissed = worker.session.link;
+    this.#workers.put(worker, "away");
+    worker.session.hangUp({
+      code: Reason.PacketTooLarge,
+      reason:
+        `job ${offset} of queue ${this.name} is larger than the Maximum Packet Size of this client`,
+    });
+  }
+
+  // ------------------------------------------------------------------------- acknowledgement, answer
+
+  /** PUBACK: the attempt counts and the visibility timeout begins (D14.1, D14.14). */
+  acknowledged(worker: QueueWorker, entry: WindowEntry): void {
+    const { held } = worker;
+    if (held === undefined || held.acknowledged) return;
+    if (held.offer.epoch !== entry.era || held.offer.offset !== entry.offset) return;
+    const { clock, timers } = this.context;
+    const { visibilityTimeoutMs } = this.policy;
+    held.acknowledged = true;
+    held.timeout = timers.after(visibilityTimeoutMs, () => this.#timedOut(held));
+    const deadline = clock.monotonic() + visibilityTimeoutMs;
+    this.#track(
+      this.store.lease(held.offer, clock.wall(), deadline).then(
+        () => {},
+        (error) => this.#report("cannot count an attempt of a job", held.offer.offset, error),
+      ),
+    );
+  }
+
+  #timedOut(held: Held): void {
+    const { worker } = held;
+    this.#endDelivery(held);
+    this.#track(this.#giveBack(held, "timeout"));
+    this.#arrive(worker);
+  }
+
+  /**
+   * A worker's answer (D14.10 to D14.13). Resolves when its outcome is stored; never says what that
+   * was, for the worker is not told (D2.4).
+   */
+  answer(
+    session: Session,
+    correlationData: Uint8Array | undefined,
+    payload: Uint8Array,
+  ): Promise<void> {
+    const held = this.#held.get(deliveryIdOf(correlationData));
+    const verdict = verdictOf(payload);
+    if (held === undefined) return this.#ignored(session, "no delivery in progress has this id");
+    if (held.worker.session !== session) {
+      return this.#ignored(session, "another session holds the job", held.offer.offset);
+    }
+    if (verdict === undefined) {
+      return this.#ignored(session, "the payload is neither ack nor return", held.offer.offset);
+    }
+    const { worker } = held;
+    this.#endDelivery(held);
+    const done = verdict === "ack" ? this.#resolve(held) : this.#giveBack(held, "return");
+    this.#track(done);
+    if (worker.live) {
+      this.#workers.put(worker, "due");
+      void this.#serve();
+    }
+    return done;
+  }
+
+  #ignored(session: Session, why: string, offset?: Offset): Promise<void> {
+    this.context.log.warn("ignored an answer to a queue", {
+      queue: this.name,
+      client: session.clientId,
+      offset,
+      why,
+    });
+    return Promise.resolve();
+  }
+
+  /** The Delivery ID is dead from here on (D14.3), and the worker free. */
+  #endDelivery(held: Held): void {
+    const { worker } = held;
+    this.#held.delete(held.deliveryId);
+    held.timeout?.cancel();
+    worker.held = undefined;
+    if (worker.subscribed) this.#workers.put(worker, "away");
+    else this.#workers.forget(worker);
+  }
+
+  async #resolve(held: Held): Promise<void> {
+    const { offset } = held.offer;
+    try {
+      if (await this.store.resolve(held.offer)) this.statistics.acknowledged++;
+    } catch (error) {
+      this.#report("cannot resolve a job; it is offered again", offset, error);
+      await this.#giveBack(held, "return");
+    }
+  }
+
+  // ------------------------------------------------------------------------------ back to available
+
+  async #giveBack(held: Held, loss: Loss): Promise<void> {
+    const { offer } = held;
+    const spend = loss === "return" || held.acknowledged;
+    if (this.moves.isOverdue(offer.message)) {
+      const attempt = spend ? offer.attempt : undefined;
+      if (await this.moves.moveHeld(offer, "expired", attempt)) return;
+    }
+    const outcome = await this.#release(held, loss, spend);
+    if (outcome === "spent") {
+      if (!await this.moves.moveHeld(offer, "attempts_exhausted", undefined)) {
+        this.moves.retrySoon();
+      }
+    } else if (outcome === "available") {
+      if (loss === "return") this.statistics.returned++;
+      else if (loss === "timeout") this.statistics.redelivered++;
+      this.#armTick();
+    }
+  }
+
+  async #release(held: Held, loss: Loss, spend: boolean) {
+    const { offer, offeredAt } = held;
+    const { clock } = this.context;
+    // The gap runs from when the worker last had the job (D14.17).
+    const gapFrom = loss === "return" ? clock.monotonic() : offeredAt;
+    try {
+      return await this.store.release(offer, { spend, at: clock.wall(), gapFrom });
+    } catch (error) {
+      this.#report("cannot count an attempt of a job that came back", offer.offset, error);
+      const later = clock.monotonic() + RETRY_MS;
+      return await this.store.release(offer, { spend: false, at: 0n, gapFrom: later });
+    }
+  }
+
+  /** Dead-letters what is too old at `now` or has no attempt left (D14.25, D14.28). */
+  async sweep(now: Nanoseconds): Promise<void> {
+    await this.moves.sweep(now);
+  }
+
+  // ------------------------------------------------------------------------------------------ stop
+
+  /** No further offer; resolves when what was under way is stored. Jobs held stay in the store. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#tick?.cancel();
+    this.#tick = undefined;
+    await this.settled();
+  }
+
+  /** Resolves when every answer, acknowledgement and return so far has its outcome. */
+  async settled(): Promise<void> {
+    while (this.#work.size > 0) await Promise.all(this.#work);
+  }
+
+  #track(work: Promise<void>): void {
+    const tracked: Promise<void> = work.catch((error) =>
+      this.#report("a job could not be settled", undefined, error)
+    ).then(() => {
+      this.#work.delete(tracked);
+    });
+    this.#work.add(tracked);
+  }
+
+  #report(msg: string, offset: Offset | undefined, error: unknown): void {
+    this.context.counters.storageErrors.add(this.name);
+    this.context.log.error(msg, { queue: this.name, offset, error: errorText(error) });
+  }
+}
+
+/** The Delivery ID in Correlation Data; empty for what cannot be one. */
+function deliveryIdOf(correlationData: Uint8Array | undefined): string {
+  if (correlationData?.byteLength !== 2 * DELIVERY_ID_BYTES) return "";
+  return String.fromCharCode(...correlationData);
+}
+
+function verdictOf(payload: Uint8Array): Verdict | undefined {
+  if (payload.byteLength !== 3 && payload.byteLength !== 6) return undefined;
+  const text = String.fromCharCode(...payload);
+  return text === "ack" || text === "return" ? text : undefined;
+}
