@@ -84,7 +84,7 @@ bin/saguin: Makefile | dependencies
 	'here=$$(dirname -- "$$(readlink -f -- "$$0")")/..' \
 	'export DENO_NO_UPDATE_CHECK=1' \
 	'exec $(LAUNCHED) run --quiet --no-prompt --cached-only --frozen \' \
-	'  --config "$$here/deno.json" --allow-net --allow-read --allow-write "$$here/main.ts" "$$@"' \
+	'  --config "$$here/deno.json" --allow-net --allow-read --allow-write --allow-sys --ignore-env "$$here/main.ts" "$$@"' \
 	> $@.new
 	@chmod +x $@.new && mv $@.new $@
 LAUNCHED = $(if $(findstring $(PINNED),$(DENO)),"$$here/$(PINNED)",'$(DENO)')

@@ -11,9 +11,20 @@ export interface Clock {
   wall(): Nanoseconds;
 }
 
+let lastMs = 0;
+let lastWall: Nanoseconds = 0n;
+
 export const systemClock: Clock = {
   monotonic: () => performance.now(),
-  wall: () => BigInt(Date.now()) * NANOSECONDS_PER_MS,
+  // A batch of publishes shares one BigInt.
+  wall: () => {
+    const now = Date.now();
+    if (now !== lastMs) {
+      lastMs = now;
+      lastWall = BigInt(now) * NANOSECONDS_PER_MS;
+    }
+    return lastWall;
+  },
 };
 
 /** Whole milliseconds of a wall moment, for headers and logs. */

@@ -110,3 +110,8 @@ export function standardOutput(): (line: string) => void {
     }
   };
 }
+
+/** The sentence of an error, for a log field. */
+export function errorText(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

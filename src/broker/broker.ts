@@ -1,0 +1,331 @@
+import type { Configuration } from "../config/configuration.ts";
+import {
+  BROADCAST_LOG,
+  type GroupImage,
+  type Provider,
+  RETAINED,
+  type SessionImage,
+  StorageFailure,
+  type StoreSpec,
+} from "../storage/contract.ts";
+import { Broadcast } from "./broadcast.ts";
+import { AppendChannel } from "./channels/append.ts";
+import { LatestChannel } from "./channels/latest.ts";
+import { QueueChannel } from "./channels/queue.ts";
+import type { Context } from "./context.ts";
+import { ControlTopics } from "./control.ts";
+import { ExactlyOnce, type HoldPlace } from "./exactly_once.ts";
+import type { ClientLink } from "./link.ts";
+import { BroadcastLog } from "./log.ts";
+import { Publisher, type PublishRequest } from "./publish.ts";
+import type { ReasonCode, Refusal } from "./reason.ts";
+import { restoreLog } from "./restore.ts";
+import { type Channel, type Placement, Routes } from "./routes.ts";
+import type { Session } from "./session.ts";
+import { type Claim, type ConnectRequest, type Departure, Sessions } from "./sessions.ts";
+import { type SubscribeAnswer, type SubscribeRequest, Subscriptions } from "./subscribe.ts";
+import { Sweeps } from "./sweeps.ts";
+import { Wills } from "./wills.ts";
+
+/**
+ * The broker core: what front doors talk to. It knows sessions, channels and stores, and no socket.
+ * Made from a configuration and its providers; `open` before the first door, `close` after the last.
+ */
+export class Broker {
+  readonly routes: Routes;
+  readonly publisher: Publisher;
+  readonly exactlyOnce: ExactlyOnce;
+  readonly sessions: Sessions;
+  readonly #subscriptions: Subscriptions;
+  readonly #control: ControlTopics;
+  readonly #log: BroadcastLog;
+  readonly #sweeps: Sweeps;
+  readonly #wills: Wills;
+  readonly #providers: ReadonlyMap<string, Provider>;
+  readonly #sessionProvider: Provider;
+  readonly #channels: readonly Channel[];
+
+  private constructor(
+    readonly context: Context,
+    configuration: Configuration,
+    providers: ReadonlyMap<string, Provider>,
+  ) {
+    const provider = (name: string): Provider => providers.get(name)!;
+    this.#providers = providers;
+    this.#sessionProvider = provider(configuration.session.storage);
+    const placements = placeChannels(configuration, provider, context);
+    this.#channels = placements.map(({ channel }) => channel);
+    this.routes = new Routes(placements, context.limits);
+    const broadcast = new Broadcast();
+    const sessionStore = this.#sessionProvider.sessions();
+    this.#log = new BroadcastLog(
+      this.#sessionProvider.append(BROADCAST_LOG),
+      sessionStore,
+      context,
+    );
+    const retainedProvider = provider(configuration.retained.storage);
+    const retained = retainedProvider.latest(RETAINED);
+    const homes = new Map<string, Provider>([
+      [BROADCAST_LOG, this.#sessionProvider],
+      [RETAINED, retainedProvider],
+    ]);
+    this.publisher = new Publisher(context, {
+      routes: this.routes,
+      broadcast,
+      log: this.#log,
+      retained,
+      providerOf: (store) => homes.get(store.channel)!,
+    });
+    this.#wills = new Wills(context, this.publisher);
+    this.exactlyOnce = new ExactlyOnce(context, this.publisher, configuration.qos2, this.#logPlace);
+    this.#subscriptions = new Subscriptions(
+      context,
+      this.routes,
+      broadcast,
+      this.#log,
+      retained,
+      sessionStore,
+    );
+    this.sessions = new Sessions(context, sessionStore, {
+      appendChannels: this.#channels.filter((channel) => channel.kind === "append"),
+      queueChannels: this.#channels.filter((channel) => channel.kind === "queue"),
+      log: this.#log,
+      wills: this.#wills,
+      exactlyOnce: this.exactlyOnce,
+      subscriptions: this.#subscriptions,
+    });
+    this.#control = new ControlTopics(
+      context,
+      this.routes,
+      configuration.channels,
+      (clientId) => this.hangUp(clientId),
+    );
+    this.#sweeps = new Sweeps(context, configuration, this.#channels, retained);
+  }
+
+  get #logPlace(): HoldPlace {
+    return { store: this.#log.store, provider: this.#sessionProvider, channel: undefined };
+  }
+
+  /**
+   * Opens every provider and brings back what it keeps.
+   * @throws StorageFailure; every provider opened before it is closed again
+   */
+  static async open(
+    context: Context,
+    configuration: Configuration,
+    providers: ReadonlyMap<string, Provider>,
+  ): Promise<Broker> {
+    const opened: Provider[] = [];
+    try {
+      for (const [name, provider] of providers) {
+        await provider.open(storesOf(configuration, name));
+        opened.push(provider);
+      }
+      const broker = new Broker(context, configuration, providers);
+      await broker.#restore();
+      return broker;
+    } catch (error) {
+      for (const provider of opened) await provider.close();
+      throw error;
+    }
+  }
+
+  async #restore(): Promise<void> {
+    const { sessions: images } = await this.#sessionProvider.sessions().load() as {
+      sessions: readonly SessionImage[];
+      groups: readonly GroupImage[];
+    };
+    const restored = this.sessions.restore(images);
+    await restoreLog(this.#log, restored);
+    await this.#restoreHolds();
+    await this.sessions.settleRestored();
+    const now = this.context.clock.wall();
+    const held = (clientId: string) => this.sessions.get(clientId) !== undefined;
+    for (const provider of this.#providers.values()) await provider.sweepPositions(held, now);
+    await this.#sweeps.start();
+  }
+
+  /** Holds come back with their sessions; the others are dropped and counted (D5.16 to D5.20). */
+  async #restoreHolds(): Promise<void> {
+    for (const provider of this.#providers.values()) {
+      const { kept, abandoned } = await provider.recoverHolds((_channel, { clientId }) =>
+        this.sessions.get(clientId) !== undefined
+      );
+      this.context.counters.qos2Abandoned += abandoned;
+      for (const { channel, clientId, packetId, heldAt } of kept) {
+        const session = this.sessions.get(clientId);
+        const place = this.#holdPlace(channel);
+        if (session === undefined || place === undefined) continue;
+        this.exactlyOnce.restore(session, packetId, place, heldAt);
+      }
+    }
+  }
+
+  #holdPlace(name: string): HoldPlace | undefined {
+    if (name === BROADCAST_LOG) return this.#logPlace;
+    const channel = this.routes.channel(name);
+    return channel === undefined
+      ? undefined
+      : { store: channel.store, provider: channel.provider, channel };
+  }
+
+  // ------------------------------------------------------------------------- what doors ask for
+
+  /** Serves a CONNECT whose own checks passed: a claim, or why it is refused. */
+  async connect(request: ConnectRequest): Promise<Claim | Refusal> {
+    if (request.will !== undefined) {
+      const refusal = this.#wills.refusal(request.will);
+      if (refusal !== undefined) return refusal;
+    }
+    return await this.sessions.claim(request);
+  }
+
+  disconnected(session: Session, link: ClientLink, how: Departure): Promise<void> {
+    return this.sessions.disconnected(session, link, how);
+  }
+
+  /** `answer` is called once, in the turn in which the SUBACK is due. */
+  async subscribe(
+    session: Session,
+    request: SubscribeRequest,
+    answer: SubscribeAnswer,
+  ): Promise<void> {
+    await this.#answering(session, () => this.#subscriptions.subscribe(session, request, answer));
+  }
+
+  unsubscribe(session: Session, filters: readonly string[]): Promise<ReasonCode[]> {
+    return this.#answering(session, () => this.#subscriptions.unsubscribe(session, filters));
+  }
+
+  /** A request to a control topic; replies have left when it resolves. */
+  request(
+    session: Session,
+    link: ClientLink,
+    publish: PublishRequest,
+  ): Promise<Refusal | undefined> {
+    const route = this.routes.route(publish.topic);
+    if (route.kind !== "control") throw new Error("not a control topic");
+    return this.#answering(
+      session,
+      () => this.#control.handle(session, link, route.request, publish),
+    );
+  }
+
+  /** While a packet of the client waits for the store, its writes are answering ones (S132). */
+  async #answering<T>(session: Session, work: () => Promise<T>): Promise<T> {
+    const store = this.#sessionProvider.sessions();
+    store.mark(session.clientId);
+    try {
+      return await work();
+    } finally {
+      store.unmark(session.clientId);
+    }
+  }
+
+  /** Ends a client's connection, not its session. False when it is not connected. */
+  hangUp(clientId: string, ending: { code: ReasonCode; reason: string } = HUNG_UP): boolean {
+    const link = this.sessions.get(clientId)?.link;
+    link?.end(ending);
+    return link !== undefined;
+  }
+
+  /** Tells every connected client, and stores every session. Doors have stopped accepting. */
+  async stopSessions(): Promise<void> {
+    this.#sweeps.stop();
+    for (const channel of this.#channels) if (channel.kind === "queue") channel.stop();
+    await this.sessions.stop();
+  }
+
+  /** Stores what is still owed and closes the providers. Every connection is gone. */
+  async close(): Promise<void> {
+    await this.context.drain.flush("departed");
+    await this.#log.flush();
+    for (const [name, provider] of this.#providers) {
+      try {
+        await provider.close();
+      } catch (error) {
+        if (!(error instanceof StorageFailure)) throw error;
+        this.context.log.error("a storage provider did not close cleanly", {
+          provider: name,
+          error: error.message,
+        });
+      }
+    }
+  }
+}
+
+const HUNG_UP = { code: 0x98 as ReasonCode, reason: "hung up by an administrator" };
+
+/** Every channel of the configuration as an object at work on its store. */
+function placeChannels(
+  configuration: Configuration,
+  provider: (name: string) => Provider,
+  context: Context,
+): Placement[] {
+  const appends = new Map<string, AppendChannel>();
+  const placements: Placement[] = [];
+  for (const channel of configuration.channels) {
+    if (channel.type !== "append") continue;
+    const home = provider(channel.storage);
+    const store = home.append(channel.name);
+    store.setMaxBytes(channel.maxBytes);
+    const made = new AppendChannel(channel.name, store, home, channel, context);
+    appends.set(channel.name, made);
+    placements.push({
+      channel: made,
+      filters: channel.filters,
+      deadLetter: channel.deadLetterOf !== undefined,
+    });
+  }
+  for (const channel of configuration.channels) {
+    const home = provider(channel.storage);
+    if (channel.type === "latest") {
+      const made = new LatestChannel(
+        channel.name,
+        home.latest(channel.name),
+        home,
+        channel,
+        context,
+      );
+      placements.push({ channel: made, filters: channel.filters, deadLetter: false });
+    } else if (channel.type === "queue") {
+      const store = home.queue(channel.name);
+      store.setMaxBytes(channel.maxBytes);
+      const letters = appends.get(channel.deadLetter)!;
+      const [filter] = channel.filters;
+      const made = new QueueChannel(
+        channel.name,
+        store,
+        home,
+        channel,
+        filter,
+        letters,
+        context,
+      );
+      placements.push({ channel: made, filters: channel.filters, deadLetter: false });
+    }
+  }
+  return placements;
+}
+
+/** What provider `name` is opened with. */
+function storesOf(configuration: Configuration, name: string): StoreSpec[] {
+  const stores: StoreSpec[] = configuration.channels
+    .filter((channel) => channel.storage === name)
+    .map((channel) => ({ channel: channel.name, kind: channel.type }));
+  if (configuration.session.storage === name) {
+    stores.push({ channel: BROADCAST_LOG, kind: "append" });
+  }
+  if (configuration.retained.storage === name) stores.push({ channel: RETAINED, kind: "latest" });
+  return stores;
+}
+
+/** Names of the providers that something is kept in; the others are inert (S4). */
+export function providersInUse(configuration: Configuration): Set<string> {
+  return new Set([
+    ...configuration.channels.map(({ storage }) => storage),
+    configuration.session.storage,
+    configuration.retained.storage,
+  ]);
+}

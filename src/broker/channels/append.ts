@@ -1,0 +1,413 @@
+import {
+  type AppendStore,
+  type Provider,
+  sessionReader,
+  type Urgency,
+} from "../../storage/contract.ts";
+import {
+  type Message,
+  NO_HEADERS,
+  type Offset,
+  recordSize,
+  type StoredRecord,
+} from "../../storage/record.ts";
+import type { Context } from "../context.ts";
+import type { Flushable } from "../drain.ts";
+import { channelExpiry, channelLabels } from "../delivery.ts";
+import { Reason } from "../reason.ts";
+import { type Grant, QUANTUM, type Session, type Source } from "../session.ts";
+import type { WindowEntry } from "../window.ts";
+import { Tail } from "./tail.ts";
+
+/** One read of a consumer that is behind: records and bytes. */
+const READ_RECORDS = 256;
+const READ_BYTES = 1024 * 1024;
+
+/** How long a consumer waits before it reads again after a store that failed. */
+const READ_RETRY_MS = 1_000;
+
+/** Deliveries a consumer may have on the wire before `limits.session_queue_bytes` stops it. */
+export interface AppendPolicy {
+  readonly start: "floor" | "tail";
+}
+
+/** An `append` channel at work: its log, the newest records in hand, and who reads it. */
+export class AppendChannel {
+  readonly kind = "append";
+  readonly tail = new Tail();
+  readonly #consumers = new Map<Session, AppendConsumer>();
+
+  constructor(
+    readonly name: string,
+    readonly store: AppendStore,
+    readonly provider: Provider,
+    readonly policy: AppendPolicy,
+    private readonly context: Context,
+  ) {}
+
+  /** A committed record, in offset order: caught-up consumers get it from hand (S118). */
+  recorded(offset: Offset, message: Message): void {
+    if (this.#consumers.size === 0) return;
+    const record = this.tail.push(offset, message);
+    for (const consumer of this.#consumers.values()) consumer.recorded(record);
+  }
+
+  consumer(session: Session): AppendConsumer | undefined {
+    return this.#consumers.get(session);
+  }
+
+  get consumers(): ReadonlyMap<Session, AppendConsumer> {
+    return this.#consumers;
+  }
+
+  /**
+   * The session begins to read here, or goes on if it did. `fromNow`: Retain Handling 2 (D11.6).
+   * `stored` is the position found for it, if any.
+   */
+  join(session: Session, stored: Offset | undefined, fromNow: boolean): AppendConsumer {
+    let consumer = this.#consumers.get(session);
+    if (consumer === undefined) {
+      const start = stored ??
+        (this.policy.start === "tail" ? this.store.next() : this.store.floor());
+      consumer = new AppendConsumer(
+        this,
+        session,
+        fromNow ? this.store.next() : start,
+        this.context,
+      );
+      this.#consumers.set(session, consumer);
+      session.addSource(consumer);
+      if (fromNow) consumer.touch();
+    }
+    return consumer;
+  }
+
+  /** The session ended, or its last filter here went and it holds no position. */
+  leave(session: Session): void {
+    const consumer = this.#consumers.get(session);
+    if (consumer === undefined) return;
+    consumer.close();
+    session.removeSource(consumer);
+    this.#consumers.delete(session);
+    if (this.#consumers.size === 0) this.tail.clear();
+  }
+}
+
+/** A record on the wire, in offset order; `done` once it is acknowledged. */
+interface Outstanding {
+  readonly offset: Offset;
+  done: boolean;
+}
+
+/**
+ * One session's reading of one append channel. Two cursors (D11.16): `#next`, the lowest offset not
+ * handed over, and `position`, the lowest not acknowledged, which is what is stored.
+ */
+export class AppendConsumer implements Source, Flushable {
+  readonly neverSkips = true;
+  #next: Offset;
+  #era = 0;
+  #reading = false;
+  #closed = false;
+  #paused = false;
+  #outstanding: Outstanding[] = [];
+  #outstandingHead = 0;
+  /** Records read and not yet handed over, from `#next` on. */
+  #batch: readonly StoredRecord[] = [];
+  #batchAt = 0;
+  #savedPosition: Offset;
+  #dirty = false;
+  #saving: Promise<void> | undefined;
+
+  constructor(
+    readonly channel: AppendChannel,
+    readonly session: Session,
+    start: Offset,
+    private readonly context: Context,
+  ) {
+    this.#next = start;
+    this.#savedPosition = 0;
+  }
+
+  /** Lowest offset not acknowledged (D11.12). */
+  get position(): Offset {
+    return this.#outstandingHead < this.#outstanding.length
+      ? this.#outstanding[this.#outstandingHead].offset
+      : this.#next;
+  }
+
+  /** True when a changed position waits to be written. */
+  get dirty(): boolean {
+    return this.#dirty && this.session.durable;
+  }
+
+  get label(): string {
+    return `${this.session.clientId} on ${this.channel.name}`;
+  }
+
+  /** The position is to be written. */
+  touch(): void {
+    this.#dirty = true;
+    if (this.session.durable) this.context.drain.add(this);
+  }
+
+  // ----------------------------------------------------------------------------------- delivering
+
+  /** A record was committed; taken only by a consumer that stands exactly there (S18). */
+  recorded(record: StoredRecord): void {
+    if (this.#paused || this.#reading) return;
+    if (record.offset !== this.#next || !this.session.canSend()) return this.session.wait(this);
+    if (!this.#hand(record)) this.session.wait(this);
+  }
+
+  /**
+   * No filter of the session reaches the channel any more: the position stays where it is, for it
+   * belongs to the session, not to a subscription (06 section 9).
+   */
+  pause(): void {
+    this.#paused = true;
+  }
+
+  /** A filter reaches the channel again. */
+  unpause(): void {
+    this.#paused = false;
+    this.session.wait(this);
+  }
+
+  pump(): void {
+    if (this.#paused) return;
+    for (let sent = 0; sent < QUANTUM; sent++) {
+      if (this.#closed || this.#reading || !this.session.canSend()) break;
+      const record = this.#inHand();
+      if (record === undefined) {
+        if (this.#next < this.channel.store.next()) this.#read();
+        return;
+      }
+      if (!this.#hand(record)) break;
+    }
+    if (!this.#closed && !this.#reading && this.#next < this.channel.store.next()) {
+      this.session.wait(this);
+    }
+  }
+
+  #inHand(): StoredRecord | undefined {
+    while (this.#batchAt < this.#batch.length) {
+      const record = this.#batch[this.#batchAt];
+      if (record.offset >= this.#next) return record;
+      this.#batchAt++;
+    }
+    if (this.#batch.length > 0) this.#dropBatch();
+    return this.channel.tail.at(this.#next);
+  }
+
+  #dropBatch(): void {
+    this.#batch = [];
+    this.#batchAt = 0;
+  }
+
+  /** Hands `record` over, or steps over it. False: no room, it stays next. */
+  #hand(record: StoredRecord): boolean {
+    const grant = this.session.grant(record.message);
+    if (grant === undefined) {
+      this.#stepTo(record.offset + 1);
+      return true;
+    }
+    const qos = Math.min(grant.qos, record.message.qos) as 0 | 1 | 2;
+    const bytes = recordSize(record.message);
+    if (qos !== 0 && !this.session.fits(bytes)) return false;
+    const delivery = this.#delivery(record, grant, qos);
+    if (qos === 0) {
+      if (!this.session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false })) {
+        return this.#tooLarge(record);
+      }
+      this.#stepTo(record.offset + 1);
+    } else {
+      const entry = this.session.send(this, record.offset, this.#era, delivery, bytes);
+      if (entry === undefined) return this.#tooLarge(record);
+      this.#outstanding.push({ offset: record.offset, done: false });
+      this.#next = record.offset + 1;
+    }
+    this.context.counters.delivered++;
+    return true;
+  }
+
+  #delivery(record: StoredRecord, grant: Grant, qos: 0 | 1 | 2) {
+    const { session, channel, context } = this;
+    const readsLabels = session.level === 5;
+    return {
+      message: record.message,
+      qos,
+      retain: grant.retainAsPublished && record.message.retain,
+      identifiers: grant.identifiers,
+      labels: readsLabels
+        ? channelLabels(record, grant.several ? channel.name : undefined, undefined)
+        : NO_HEADERS,
+      expiry: readsLabels && record.message.properties.messageExpiry !== undefined
+        ? channelExpiry(record.message, context.clock.wall())
+        : undefined,
+    };
+  }
+
+  /** D7.1: never skipped, so the client is told and the position stays. */
+  #tooLarge(record: StoredRecord): boolean {
+    this.session.hangUp({
+      code: Reason.PacketTooLarge,
+      reason:
+        `record ${record.offset} of channel ${this.channel.name} is larger than the Maximum Packet Size of this client`,
+    });
+    return false;
+  }
+
+  #stepTo(offset: Offset): void {
+    this.#next = offset;
+    this.touch();
+  }
+
+  // -------------------------------------------------------------------------------------- reading
+
+  /** Reads the next window; what was noted before must still hold after, or it is read again (S19). */
+  #read(): void {
+    this.#reading = true;
+    const { session, channel } = this;
+    const from = this.#next;
+    const era = this.#era;
+    channel.store.readFrom(from, READ_RECORDS, READ_BYTES).then((window) => {
+      this.#reading = false;
+      if (this.#closed) return;
+      if (this.#next !== from || this.#era !== era) return session.wake(this);
+      if (this.#paused) return;
+      if (window.belowFloor) {
+        this.#overtaken(window.floor);
+      } else {
+        this.#batch = window.records;
+        this.#batchAt = 0;
+        // A reserved or damaged stretch that holds nothing must not be read for ever.
+        if (window.records.length === 0 && from < channel.store.next()) {
+          if (from < window.floor) this.#overtaken(window.floor);
+          else {return this.#retryLater(
+              "a channel read came back empty below its next offset",
+              from,
+            );}
+        }
+      }
+      session.wake(this);
+    }, (error) => {
+      this.#reading = false;
+      this.context.counters.storageErrors.add(channel.name);
+      this.#retryLater("cannot read a channel for a consumer", from, error);
+    });
+  }
+
+  #retryLater(msg: string, offset: Offset, error?: unknown): void {
+    this.context.log.error(msg, {
+      channel: this.channel.name,
+      client: this.session.clientId,
+      offset,
+      error: error instanceof Error ? error.message : undefined,
+    });
+    this.context.timers.after(READ_RETRY_MS, () => {
+      if (!this.#closed) this.session.wake(this);
+    });
+  }
+
+  /** Retention passed a consumer that is connected: it goes on at the floor, and that is said (D11.19). */
+  #overtaken(floor: Offset): void {
+    const lost = floor - this.#next;
+    this.context.counters.positionsOvertaken += lost;
+    this.context.log.warn("retention removed records a connected consumer had not been sent", {
+      channel: this.channel.name,
+      client: this.session.clientId,
+      lost,
+      floor,
+    });
+    this.#stepTo(floor);
+  }
+
+  // ------------------------------------------------------------------------------ acknowledgements
+
+  acknowledged(entry: WindowEntry): void {
+    if (entry.era !== this.#era) return;
+    const outstanding = this.#outstanding;
+    // Clients acknowledge in order; the head is nearly always the one.
+    let at = this.#outstandingHead;
+    while (at < outstanding.length && outstanding[at].offset !== entry.offset) at++;
+    if (at === outstanding.length) return;
+    outstanding[at].done = true;
+    while (this.#outstandingHead < outstanding.length && outstanding[this.#outstandingHead].done) {
+      this.#outstandingHead++;
+    }
+    if (this.#outstandingHead > 1_024 || this.#outstandingHead === outstanding.length) {
+      this.#outstanding = outstanding.slice(this.#outstandingHead);
+      this.#outstandingHead = 0;
+    }
+    this.touch();
+  }
+
+  received(_entry: WindowEntry, proceed: () => void): void {
+    proceed();
+  }
+
+  resend(entry: WindowEntry): boolean {
+    return entry.era === this.#era;
+  }
+
+  /** Moves the reader to `offset`; what is on the wire belongs to a closed era now (D12.13). */
+  seek(offset: Offset): void {
+    this.#era++;
+    this.#outstanding = [];
+    this.#outstandingHead = 0;
+    this.#dropBatch();
+    this.#stepTo(offset);
+    this.session.wake(this);
+  }
+
+  /**
+   * As `seek`, with the position stored first (D12.14). `moved` runs in the turn in which the reader
+   * moves, before anything is delivered from its new place. Rejects with the reader where it was.
+   */
+  async seekStored(offset: Offset, moved: () => void): Promise<void> {
+    while (this.#saving !== undefined) await this.#saving.catch(() => {});
+    await this.#save(offset, "answering");
+    if (this.#closed) return;
+    moved();
+    this.seek(offset);
+  }
+
+  // ------------------------------------------------------------------------------------ positions
+
+  /** Writes the position if it moved. Never ahead of what is acknowledged; one write at a time (S39). */
+  async flush(urgency: Urgency): Promise<void> {
+    while (this.#saving !== undefined) await this.#saving.catch(() => {});
+    const position = this.position;
+    if (!this.#dirty || this.#closed || !this.session.durable) return;
+    this.#dirty = false;
+    if (position === this.#savedPosition) return;
+    try {
+      await this.#save(position, urgency);
+    } catch (error) {
+      this.#dirty = true;
+      throw error;
+    }
+  }
+
+  #save(offset: Offset, urgency: Urgency): Promise<void> {
+    const saving = this.channel.store.savePosition({
+      reader: sessionReader(this.session.clientId),
+      offset,
+      expiry: this.session.expiry,
+      lastSeen: this.context.clock.wall(),
+    }, urgency).then(() => {
+      this.#savedPosition = offset;
+    }).finally(() => this.#saving = undefined);
+    this.#saving = saving;
+    return saving;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.context.drain.remove(this);
+    this.#dropBatch();
+    this.#outstanding = [];
+    this.#outstandingHead = 0;
+  }
+}

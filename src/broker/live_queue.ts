@@ -1,0 +1,120 @@
+import { type Message, NO_HEADERS, recordSize } from "../storage/record.ts";
+import type { Context } from "./context.ts";
+import { isExpired, remainingExpiry } from "./delivery.ts";
+import type { Grant, Session, Source } from "./session.ts";
+import { QUANTUM } from "./session.ts";
+import { ENTRY_BYTES, type WindowEntry } from "./window.ts";
+
+/** A broadcast that waits in memory for room. */
+interface Waiting {
+  readonly message: Message;
+  readonly grant: Grant;
+  readonly qos: 0 | 1 | 2;
+  /** Set on stored retained values (D17.6), whatever the subscription asks. */
+  readonly retained: boolean;
+  readonly bytes: number;
+}
+
+/**
+ * Broadcast deliveries that live in memory only (D8.1): QoS 0 to anybody, and everything to a session
+ * that ends with its connection. Bounded by `limits.session_queue_bytes` (D8.2, D8.14).
+ */
+export class LiveQueue implements Source {
+  #waiting: Waiting[] = [];
+  #head = 0;
+  #bytes = 0;
+
+  constructor(private readonly session: Session, private readonly context: Context) {
+    session.addSource(this);
+  }
+
+  /** Deliveries waiting for room. */
+  get length(): number {
+    return this.#waiting.length - this.#head;
+  }
+
+  /** Delivers now, or keeps for later, or drops and counts. */
+  offer(message: Message, grant: Grant, qos: 0 | 1 | 2, retained: boolean): void {
+    const { session } = this;
+    if (session.link === undefined) return;
+    const bytes = recordSize(message);
+    if (this.length === 0 && session.canSend() && (qos === 0 || session.fits(bytes))) {
+      this.#send(message, grant, qos, retained, bytes);
+      return;
+    }
+    if (qos === 0 && this.#bytes + bytes > session.queueBytes / 2) {
+      this.context.counters.deliveriesDropped++;
+      return;
+    }
+    const charged = bytes + ENTRY_BYTES;
+    this.#waiting.push({ message, grant, qos, retained, bytes });
+    this.#bytes += charged;
+    while (this.#bytes + session.window.bytes > session.queueBytes && this.length > 1) {
+      this.#take();
+      this.context.counters.sessionDeliveriesDropped.add("session_queue_full");
+    }
+    session.wait(this);
+  }
+
+  #take(): Waiting {
+    const waiting = this.#waiting[this.#head++];
+    this.#bytes -= waiting.bytes + ENTRY_BYTES;
+    if (this.#head > 1_024 || this.#head === this.#waiting.length) {
+      this.#waiting = this.#waiting.slice(this.#head);
+      this.#head = 0;
+    }
+    return waiting;
+  }
+
+  #send(message: Message, grant: Grant, qos: 0 | 1 | 2, retained: boolean, bytes: number): void {
+    const { session, context } = this;
+    const hasExpiry = message.properties.messageExpiry !== undefined;
+    const now = hasExpiry ? context.clock.wall() : 0n;
+    if (hasExpiry && isExpired(message, now)) {
+      context.counters.sessionDeliveriesDropped.add("expired");
+      return;
+    }
+    const delivery = {
+      message,
+      qos,
+      retain: retained || (grant.retainAsPublished && message.retain),
+      identifiers: grant.identifiers,
+      labels: NO_HEADERS,
+      expiry: hasExpiry ? remainingExpiry(message, now) : undefined,
+    };
+    // D7.2: a broadcast larger than this subscriber takes is dropped for it alone.
+    const sent = qos === 0
+      ? session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false })
+      : session.send(this, 0, 0, delivery, bytes) !== undefined;
+    if (sent) context.counters.delivered++;
+    else context.counters.deliveriesDropped++;
+  }
+
+  pump(): void {
+    for (let sent = 0; sent < QUANTUM && this.length > 0; sent++) {
+      const next = this.#waiting[this.#head];
+      if (!this.session.canSend()) break;
+      if (next.qos !== 0 && !this.session.fits(next.bytes)) break;
+      this.#take();
+      this.#send(next.message, next.grant, next.qos, next.retained, next.bytes);
+    }
+    if (this.length > 0) this.session.wait(this);
+  }
+
+  /** The connection went: what waited was for it. */
+  clear(): void {
+    this.#waiting = [];
+    this.#head = 0;
+    this.#bytes = 0;
+  }
+
+  acknowledged(_entry: WindowEntry): void {}
+
+  received(_entry: WindowEntry, proceed: () => void): void {
+    proceed();
+  }
+
+  resend(_entry: WindowEntry): boolean {
+    return true;
+  }
+}

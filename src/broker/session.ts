@@ -1,0 +1,384 @@
+import type { Nanoseconds } from "../platform/clock.ts";
+import type { Timer } from "../platform/timers.ts";
+import type { SessionRecord, StoredSubscription, StoredWill } from "../storage/contract.ts";
+import type { Message, Offset, QoS } from "../storage/record.ts";
+import { matches } from "../topics/filter.ts";
+import { inSlices } from "../topics/partition.ts";
+import type { AppendChannel } from "./channels/append.ts";
+import type { Exchange } from "./exactly_once.ts";
+import type { ClientLink, Delivery, Ending } from "./link.ts";
+import type { LiveQueue } from "./live_queue.ts";
+import type { LogReader } from "./log.ts";
+import { Reason } from "./reason.ts";
+import { ENTRY_BYTES, Window, type WindowEntry, type WindowSource } from "./window.ts";
+
+/** A part of a session that delivers: an append consumer, a latest view, the log reader, ... */
+export interface Source extends WindowSource {
+  /**
+   * Sends what fits, at most about a quantum, and calls `session.wait(this)` when something is left.
+   * Runs within one turn.
+   */
+  pump(): void;
+  /** The connection is gone; the session stays, and its `resume` comes next if it ever is served. */
+  detached?(): void;
+}
+
+/** What a session's subscriptions say of one topic: one copy, whatever number of them match (D4.6). */
+export interface Grant {
+  readonly qos: QoS;
+  readonly retainAsPublished: boolean;
+  readonly identifiers: readonly number[];
+  /** A matching filter reaches more than one channel, so offsets need their channel's name (D4.4). */
+  readonly several: boolean;
+}
+
+const NOTHING_LEFT = Promise.resolve(undefined);
+
+interface TopicGrants {
+  /** For messages of other clients. */
+  readonly others: Grant | undefined;
+  /** For the session's own: only what lacks No Local (D10.5). */
+  readonly own: Grant | undefined;
+}
+
+/** Deliveries one source sends before the next source of the session has its turn. */
+export const QUANTUM = 64;
+
+/** Bytes buffered towards a socket above which nothing but control packets is added. */
+const CONGESTED_BYTES = 256 * 1024;
+
+/** Topics whose grant a session remembers; publishers repeat topics. */
+const GRANT_CACHE_TOPICS = 1_024;
+
+export interface SessionOptions {
+  readonly clientId: string;
+  /** The proved identity; empty for none. */
+  readonly user: string;
+  /** `limits.session_queue_bytes`; half of it may be on the wire. */
+  readonly queueBytes: number;
+}
+
+/**
+ * A client's session: subscriptions, window, and the sources that deliver to it. It outlives
+ * connections when it is durable; the registry (`sessions.ts`) decides who owns it.
+ */
+export class Session {
+  readonly clientId: string;
+  user: string;
+  /** The owning connection; undefined while away. */
+  link: ClientLink | undefined;
+  /** Protocol level of the last connection: what a 3.1.1 client cannot read is not sent. */
+  level: 4 | 5 = 5;
+  /** Granted Session Expiry Interval in seconds; 0 ends with the connection. */
+  expiry = 0;
+  awaySince: Nanoseconds = 0n;
+  will: StoredWill | undefined;
+  willDue: Nanoseconds = 0n;
+  willTimer: Timer | undefined;
+  expiryTimer: Timer | undefined;
+  /** Set once by the one path that ends sessions. */
+  ended = false;
+  /** Broadcasts kept in memory for it. Set by the registry, right after the session is made. */
+  live!: LiveQueue;
+  /** Its reading of the broadcast log, while it outlives its connection. */
+  log: LogReader | undefined;
+  /** It reads what its filters reach; false between a restart and its first connection. */
+  joined = true;
+  /**
+   * What the session it replaced leaves behind is gone; a SUBSCRIBE waits for it. Gives the positions
+   * that the new session takes over (D11.18).
+   */
+  ready: Promise<ReadonlyMap<AppendChannel, Offset> | undefined> = NOTHING_LEFT;
+  /** Inbound QoS 2 exchanges not yet released, by packet identifier. */
+  readonly inbound = new Map<number, Exchange>();
+  readonly queueBytes: number;
+  readonly window: Window;
+  readonly subscriptions = new Map<string, StoredSubscription>();
+  /** Moves with every change of `subscriptions`: a read begun before it is read again (S19). */
+  filterVersion = 0;
+  readonly #grants = new Map<string, TopicGrants>();
+  readonly #several = new Set<string>();
+  readonly #sources = new Set<Source>();
+  #waiting = new Set<Source>();
+  #pumpScheduled = false;
+  #pumping: Source | undefined;
+  /** `#pumping` asked for room and there was none: it goes on when room is made, not before. */
+  #roomRefused = false;
+
+  constructor(options: SessionOptions) {
+    this.clientId = options.clientId;
+    this.user = options.user;
+    this.queueBytes = options.queueBytes;
+    this.window = new Window(options.queueBytes / 2);
+  }
+
+  get durable(): boolean {
+    return this.expiry > 0;
+  }
+
+  // ------------------------------------------------------------------------------ subscriptions
+
+  /** `several`: the filter reaches more than one channel. */
+  subscribe(subscription: StoredSubscription, several: boolean): void {
+    this.subscriptions.set(subscription.filter, subscription);
+    if (several) this.#several.add(subscription.filter);
+    this.#filtersChanged();
+  }
+
+  unsubscribe(filter: string): boolean {
+    const held = this.subscriptions.delete(filter);
+    this.#several.delete(filter);
+    if (held) this.#filtersChanged();
+    return held;
+  }
+
+  #filtersChanged(): void {
+    this.filterVersion++;
+    this.#grants.clear();
+  }
+
+  /** What the session's own filters grant it of `message`, No Local applied; undefined for nothing. */
+  grant(message: Message): Grant | undefined {
+    const grants = this.#topicGrants(message.topic);
+    return message.clientId === this.clientId && this.clientId !== "" ? grants.own : grants.others;
+  }
+
+  #topicGrants(topic: string): TopicGrants {
+    let grants = this.#grants.get(topic);
+    if (grants === undefined) {
+      if (this.#grants.size >= GRANT_CACHE_TOPICS) this.#grants.clear();
+      grants = { others: this.#combine(topic, false), own: this.#combine(topic, true) };
+      this.#grants.set(topic, grants);
+    }
+    return grants;
+  }
+
+  #combine(topic: string, own: boolean): Grant | undefined {
+    let qos: QoS | undefined;
+    let retainAsPublished = false;
+    let several = false;
+    const identifiers: number[] = [];
+    for (const subscription of this.subscriptions.values()) {
+      if (own && subscription.noLocal) continue;
+      if (!matches(subscription.filter, topic)) continue;
+      if (!inSlices(subscription.partitions, topic)) continue;
+      if (qos === undefined || subscription.qos > qos) qos = subscription.qos;
+      if (subscription.retainAsPublished) retainAsPublished = true;
+      if (subscription.identifier !== undefined) identifiers.push(subscription.identifier);
+      if (this.#several.has(subscription.filter)) several = true;
+    }
+    return qos === undefined ? undefined : { qos, retainAsPublished, identifiers, several };
+  }
+
+  // ------------------------------------------------------------------------------------ sources
+
+  addSource(source: Source): void {
+    this.#sources.add(source);
+  }
+
+  removeSource(source: Source): void {
+    this.#sources.delete(source);
+    this.#waiting.delete(source);
+  }
+
+  /** `source` has something to send and no room, or used its quantum. */
+  wait(source: Source): void {
+    this.#waiting.add(source);
+    if (source !== this.#pumping && this.canSend()) this.#schedulePump();
+  }
+
+  /** Lets `source` send in a turn of its own, with what else becomes sendable meanwhile. */
+  wake(source: Source): void {
+    if (this.link === undefined) return;
+    this.#waiting.add(source);
+    this.#schedulePump();
+  }
+
+  #schedulePump(): void {
+    if (this.#pumpScheduled) return;
+    this.#pumpScheduled = true;
+    queueMicrotask(() => {
+      this.#pumpScheduled = false;
+      this.#pump();
+    });
+  }
+
+  #pump(): void {
+    if (this.link === undefined || this.#waiting.size === 0) return;
+    const waiting = this.#waiting;
+    this.#waiting = new Set();
+    let unfinished = false;
+    for (const source of waiting) {
+      if (!this.#sources.has(source)) continue;
+      this.#pumping = source;
+      this.#roomRefused = false;
+      try {
+        source.pump();
+      } finally {
+        this.#pumping = undefined;
+      }
+      if (!this.#roomRefused && this.#waiting.has(source)) unfinished = true;
+    }
+    if (unfinished) this.#schedulePump();
+  }
+
+  /** The socket took what was buffered. */
+  drained(): void {
+    if (this.#waiting.size > 0) this.#schedulePump();
+  }
+
+  // ------------------------------------------------------------------------------------ sending
+
+  /** Connected, and the socket keeps up. */
+  canSend(): boolean {
+    const can = this.link !== undefined && this.link.buffered < CONGESTED_BYTES;
+    if (!can) this.#roomRefused = true;
+    return can;
+  }
+
+  /** Room in the window for one more delivery of `bytes` (message and overhead). */
+  fits(bytes: number): boolean {
+    const fits = this.window.fits(bytes + ENTRY_BYTES);
+    if (!fits) this.#roomRefused = true;
+    return fits;
+  }
+
+  /** Sends at QoS 0. False: larger than the client takes. */
+  sendUnacknowledged(delivery: Delivery): boolean {
+    return this.link === undefined || this.link.deliver(delivery);
+  }
+
+  /**
+   * Sends at QoS 1 or 2 and keeps the delivery until it is acknowledged. `undefined`: larger than the
+   * client takes; nothing was sent or kept. Called only when `fits` said so.
+   */
+  send(
+    source: WindowSource,
+    offset: Offset,
+    era: number,
+    delivery: Omit<Delivery, "packetId" | "dup">,
+    bytes: number,
+    packetId = this.window.nextId(),
+  ): WindowEntry | undefined {
+    const sent: Delivery = { ...delivery, packetId, dup: false };
+    if (this.link !== undefined && !this.link.deliver(sent)) return undefined;
+    const entry: WindowEntry = {
+      packetId,
+      qos: delivery.qos === 2 ? 2 : 1,
+      state: "sent",
+      source,
+      offset,
+      era,
+      delivery: sent,
+      bytes: bytes + ENTRY_BYTES,
+    };
+    this.window.add(entry);
+    return entry;
+  }
+
+  /** Ends the connection, not the session. */
+  hangUp(ending: Ending): void {
+    this.link?.end(ending);
+  }
+
+  // ------------------------------------------------------------------------------ acknowledgements
+
+  /** An identifier this session has not issued is ignored (06 section 9, 12). */
+  onPuback(packetId: number): void {
+    const entry = this.window.get(packetId);
+    if (entry === undefined || entry.qos !== 1) return;
+    this.#finish(entry);
+  }
+
+  onPubrec(packetId: number, refused: boolean): void {
+    const entry = this.window.get(packetId);
+    if (entry === undefined || entry.qos !== 2) {
+      if (!refused) this.link?.release(packetId);
+      return;
+    }
+    if (refused) return this.#finish(entry);
+    if (entry.state === "received") return;
+    if (entry.state === "released") {
+      this.link?.release(packetId);
+      return;
+    }
+    entry.state = "received";
+    entry.source.received(entry, () => {
+      if (entry.state !== "received") return;
+      entry.state = "released";
+      this.link?.release(packetId);
+    });
+  }
+
+  onPubcomp(packetId: number): void {
+    const entry = this.window.get(packetId);
+    if (entry === undefined || entry.qos !== 2 || entry.state === "sent") return;
+    this.#finish(entry);
+  }
+
+  #finish(entry: WindowEntry): void {
+    this.window.remove(entry);
+    entry.source.acknowledged(entry);
+    this.roomMade();
+  }
+
+  /** A slot of the window came free: whoever waits may go on. */
+  roomMade(): void {
+    if (this.#waiting.size > 0) this.#schedulePump();
+  }
+
+  // ----------------------------------------------------------------------------------- resumption
+
+  /**
+   * The new connection owns the session: what is on the wire goes again under its identifiers
+   * (MQTT-4.4.0-1), then every source continues.
+   */
+  resume(link: ClientLink): void {
+    this.link = link;
+    this.level = link.level;
+    for (const entry of [...this.window.entries()]) {
+      if (!entry.source.resend(entry)) {
+        this.window.remove(entry);
+        continue;
+      }
+      if (entry.state === "sent") {
+        entry.delivery = { ...entry.delivery, dup: true };
+        if (!link.deliver(entry.delivery)) {
+          if (entry.source.neverSkips) return this.#tooLarge(entry);
+          this.#finish(entry);
+        }
+      } else if (entry.state === "released") link.release(entry.packetId);
+    }
+    for (const source of this.#sources) this.#waiting.add(source);
+    this.#schedulePump();
+  }
+
+  /** D7.1: the record stays on the wire for a connection that takes it. */
+  #tooLarge(entry: WindowEntry): void {
+    this.hangUp({
+      code: Reason.PacketTooLarge,
+      reason:
+        `unacknowledged delivery ${entry.packetId} is larger than the Maximum Packet Size of this client`,
+    });
+  }
+
+  /** The connection is gone; the session stays. */
+  detach(): void {
+    this.link = undefined;
+    this.#waiting.clear();
+    for (const source of this.#sources) source.detached?.();
+  }
+
+  /** What is stored of it. */
+  record(): SessionRecord {
+    return {
+      clientId: this.clientId,
+      expiry: this.expiry,
+      awaySince: this.awaySince,
+      subscriptions: [...this.subscriptions.values()],
+      will: this.will,
+      willDue: this.willDue,
+      window: this.window.receiveMaximum,
+    };
+  }
+}

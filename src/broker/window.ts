@@ -1,0 +1,114 @@
+import type { Offset } from "../storage/record.ts";
+import type { Delivery } from "./link.ts";
+
+/** Where a QoS 1 or 2 delivery came from; hears of its end. All calls return within the turn. */
+export interface WindowSource {
+  /**
+   * A delivery that a resumed connection cannot take ends that connection (D7.1); otherwise it is
+   * dropped (D7.2).
+   */
+  readonly neverSkips?: boolean;
+  /** PUBACK, PUBCOMP, or a PUBREC that refused: the packet identifier is free again. */
+  acknowledged(entry: WindowEntry): void;
+  /**
+   * PUBREC arrived. Calls `proceed` once PUBREL may leave: at once, or when the state is stored
+   * (D8.10).
+   */
+  received(entry: WindowEntry, proceed: () => void): void;
+  /**
+   * The session was resumed: true re-sends the entry under its identifier, false drops it (D13.17).
+   */
+  resend(entry: WindowEntry): boolean;
+}
+
+/** One QoS 1 or 2 delivery on the wire, from its PUBLISH to its PUBACK or PUBCOMP. */
+export interface WindowEntry {
+  readonly packetId: number;
+  readonly qos: 1 | 2;
+  /** `sent` awaits PUBACK or PUBREC, `received` has PUBREC, `released` was sent PUBREL. */
+  state: "sent" | "received" | "released";
+  readonly source: WindowSource;
+  readonly offset: Offset;
+  /** The source's era when it was sent (D12.13); an acknowledgement from a closed one moves nothing. */
+  readonly era: number;
+  delivery: Delivery;
+  /** Charged against `limits.session_queue_bytes`. */
+  readonly bytes: number;
+}
+
+/** Charged for an entry beside the size of its message (02a 13.1). */
+export const ENTRY_BYTES = 600;
+
+const LARGEST_PACKET_ID = 65_535;
+
+/**
+ * The window of one session: what is on the wire to it at QoS 1 and 2, bounded by the client's Receive
+ * Maximum (D21.1) and by half of `limits.session_queue_bytes` (02a 13.1). Outlives connections.
+ */
+export class Window {
+  readonly #entries = new Map<number, WindowEntry>();
+  #bytes = 0;
+  #lastId = 0;
+  #receiveMaximum = LARGEST_PACKET_ID;
+
+  /** `maximumBytes`: bytes that may be written and unacknowledged. */
+  constructor(private readonly maximumBytes: number) {}
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get receiveMaximum(): number {
+    return this.#receiveMaximum;
+  }
+
+  set receiveMaximum(value: number) {
+    this.#receiveMaximum = Math.min(value, LARGEST_PACKET_ID);
+  }
+
+  /** Room for one more entry of `bytes`; one always fits an empty window, whatever its size. */
+  fits(bytes: number): boolean {
+    if (this.#entries.size === 0) return true;
+    return this.#entries.size < this.#receiveMaximum && this.#bytes + bytes <= this.maximumBytes;
+  }
+
+  /** False when the Receive Maximum is reached: no entry fits, however small. */
+  get open(): boolean {
+    return this.#entries.size < this.#receiveMaximum;
+  }
+
+  /** A free packet identifier, 1 to 65535. Called only when `fits` said so. */
+  nextId(): number {
+    let id = this.#lastId;
+    do {
+      id = id === LARGEST_PACKET_ID ? 1 : id + 1;
+    } while (this.#entries.has(id));
+    this.#lastId = id;
+    return id;
+  }
+
+  add(entry: WindowEntry): void {
+    this.#entries.set(entry.packetId, entry);
+    this.#bytes += entry.bytes;
+  }
+
+  get(packetId: number): WindowEntry | undefined {
+    return this.#entries.get(packetId);
+  }
+
+  /** Frees the identifier. */
+  remove(entry: WindowEntry): void {
+    if (this.#entries.get(entry.packetId) !== entry) return;
+    this.#entries.delete(entry.packetId);
+    this.#bytes -= entry.bytes;
+  }
+
+  /** Every entry, in the order sent. */
+  entries(): IterableIterator<WindowEntry> {
+    return this.#entries.values();
+  }
+}

@@ -1,0 +1,90 @@
+import { providersInUse } from "../broker/broker.ts";
+import type {
+  CommitPolicy,
+  Configuration,
+  ProviderConfiguration,
+} from "../config/configuration.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Log } from "../platform/log.ts";
+import type { Timers } from "../platform/timers.ts";
+import type { Provider } from "../storage/contract.ts";
+import { MemoryProvider } from "../storage/memory/provider.ts";
+import { SqliteProvider } from "../storage/sqlite/provider.ts";
+import type { PublishCommit } from "../storage/sqlite/write_queue.ts";
+
+export interface ProviderSurroundings {
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly log: Log;
+  /** Build revision, for the `meta` row of a new database. */
+  readonly revision: string;
+  /** A storage worker under this name. */
+  readonly spawn: (name: string) => Worker;
+  /** A provider cannot go on: the broker stops with an error (S119). */
+  readonly onFatal: (error: Error) => void;
+}
+
+/** The providers that something is kept in, not yet opened. The others are inert, and mentioned (S4). */
+export function makeProviders(
+  configuration: Configuration,
+  surroundings: ProviderSurroundings,
+): ReadonlyMap<string, Provider> {
+  const { maxMessageSize, maxHeaderBytes } = configuration.limits;
+  const reserveBytes = maxMessageSize + maxHeaderBytes;
+  const used = providersInUse(configuration);
+  const providers = new Map<string, Provider>();
+  for (const [name, settings] of configuration.storage.providers) {
+    if (used.has(name)) providers.set(name, make(settings, reserveBytes, surroundings));
+    else {surroundings.log.info("a storage provider is configured and keeps nothing", {
+        provider: name,
+      });}
+  }
+  const keepsNothing = [...configuration.storage.providers.values()]
+    .filter(({ name }) => used.has(name))
+    .every((settings) => settings.type === "memory" && settings.snapshotDir === undefined);
+  if (keepsNothing) {
+    surroundings.log.warn(
+      "nothing outlives this process: every provider in use is memory without a snapshot",
+    );
+  }
+  return providers;
+}
+
+function make(
+  settings: ProviderConfiguration,
+  reserveBytes: number,
+  surroundings: ProviderSurroundings,
+): Provider {
+  const { clock, timers, log, revision, spawn, onFatal } = surroundings;
+  const { name, maxBytes } = settings;
+  if (settings.type === "memory") {
+    return new MemoryProvider({ name, maxBytes, reserveBytes, clock, log });
+  }
+  return new SqliteProvider({
+    name,
+    filePath: settings.filePath,
+    maxBytes,
+    reserveBytes,
+    acknowledge: settings.acknowledge,
+    publishCommit: commitPolicy(settings.commit),
+    readConnections: settings.readConnections,
+    flushIntervalMs: settings.flushIntervalMs,
+    clock,
+    timers,
+    log,
+    revision,
+    spawn,
+    onFatal,
+  });
+}
+
+function commitPolicy(commit: CommitPolicy): PublishCommit {
+  switch (commit.kind) {
+    case "collect":
+      return { kind: "collecting" };
+    case "single":
+      return { kind: "each" };
+    case "interval":
+      return { kind: "interval", intervalMs: commit.ms, maxRecords: commit.records };
+  }
+}

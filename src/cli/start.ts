@@ -1,0 +1,167 @@
+import { Broker } from "../broker/broker.ts";
+import type { Context } from "../broker/context.ts";
+import { Counters } from "../broker/counters.ts";
+import { AckDrain } from "../broker/drain.ts";
+import type { Configuration } from "../config/configuration.ts";
+import { Admission } from "../mqtt/admission.ts";
+import { TcpDoor } from "../mqtt/tcp_door.ts";
+import { systemClock } from "../platform/clock.ts";
+import { randomIds } from "../platform/ids.ts";
+import { keepInspectorClosed } from "../platform/inspector.ts";
+import { type Log, LogfmtLog, standardOutput } from "../platform/log.ts";
+import { HeapTimers } from "../platform/timers.ts";
+import { REVISION, VERSION } from "../version.ts";
+import { removePidFile, writePidFile } from "./pid_file.ts";
+import { makeProviders } from "./providers.ts";
+
+/** How long connections have to take their last packet when the broker stops. */
+const GOODBYE_MS = 2_000;
+
+const STOPPED = 0;
+const FAILED = 1;
+
+/**
+ * Runs a broker until a signal stops it. Doors are bound before storage is touched and serve only once
+ * it is open, so that a port in use changes nothing on disk.
+ * @throws Error before anything listens, with one sentence saying what and where
+ */
+export async function startBroker(
+  configuration: Configuration,
+  spawn: (name: string) => Worker,
+): Promise<number> {
+  const clock = systemClock;
+  const log = new LogfmtLog(
+    configuration.brokerId,
+    configuration.logLevel,
+    clock,
+    standardOutput(),
+  );
+  const timers = new HeapTimers(
+    clock,
+    (error) =>
+      log.error("a timer failed on an internal error", {
+        error: error instanceof Error ? error.stack ?? error.message : String(error),
+      }),
+  );
+  const context: Context = {
+    clock,
+    timers,
+    log,
+    ids: randomIds(),
+    limits: configuration.limits,
+    counters: new Counters(),
+    ackCommitIntervalMs: configuration.session.ackCommitIntervalMs,
+    drain: new AckDrain(configuration.session.ackCommitIntervalMs, timers, log),
+  };
+  const stop = new StopSignal(log);
+  const doors: TcpDoor[] = [];
+  try {
+    for (const door of configuration.mqtt.doors) {
+      if (door.kind === "tcp") doors.push(TcpDoor.bind(door));
+    }
+    const providers = makeProviders(configuration, {
+      clock,
+      timers,
+      log,
+      revision: REVISION,
+      spawn,
+      onFatal: (error) => stop.fail(error),
+    });
+    const broker = await Broker.open(context, configuration, providers);
+    stop.listen();
+    if (configuration.pidFile !== undefined) writePidFile(configuration.pidFile);
+    serve(broker, configuration, doors, log);
+    log.info("the broker is running", { version: VERSION, revision: REVISION, pid: Deno.pid });
+    const code = await stop.requested;
+    await shutDown(broker, doors, log);
+    if (configuration.pidFile !== undefined) removePidFile(configuration.pidFile);
+    log.info("the broker has stopped");
+    return code;
+  } finally {
+    stop.close();
+    for (const door of doors) door.stopAccepting();
+    timers.stop();
+  }
+}
+
+function serve(
+  broker: Broker,
+  configuration: Configuration,
+  doors: readonly TcpDoor[],
+  log: Log,
+): void {
+  const admission = new Admission(configuration.limits.maxConnections);
+  const rules = {
+    minProtocolVersion: configuration.mqtt.minProtocolVersion,
+    maxClientIdLength: configuration.limits.maxClientIdLength,
+    token: (bytes: number) => broker.context.ids.token(bytes),
+  };
+  for (const door of doors) {
+    door.serve(broker, rules, admission);
+    log.info("listening", { listener: door.configuration.name, address: door.address });
+  }
+}
+
+async function shutDown(broker: Broker, doors: readonly TcpDoor[], log: Log): Promise<void> {
+  log.info("the broker is stopping");
+  for (const door of doors) door.stopAccepting();
+  await broker.stopSessions();
+  await Promise.all(doors.map((door) => door.drain(GOODBYE_MS)));
+  await broker.close();
+}
+
+/** The signals of 05 section 12.3 as this runtime can take them (spec README: SIGHUP reloads). */
+class StopSignal {
+  readonly requested: Promise<number>;
+  #resolve!: (code: number) => void;
+  #stopping = false;
+  readonly #handlers: [Deno.Signal, () => void][];
+
+  constructor(private readonly log: Log) {
+    this.requested = new Promise((resolve) => this.#resolve = resolve);
+    this.#handlers = [
+      ["SIGTERM", () => this.#stop()],
+      ["SIGINT", () => this.#stop()],
+      [
+        "SIGHUP",
+        () => this.log.warn("SIGHUP does nothing yet: a change of configuration needs a restart"),
+      ],
+      ["SIGUSR1", () => this.#userSignal()],
+    ];
+  }
+
+  listen(): void {
+    for (const [signal, handler] of this.#handlers) Deno.addSignalListener(signal, handler);
+  }
+
+  close(): void {
+    for (const [signal, handler] of this.#handlers) Deno.removeSignalListener(signal, handler);
+  }
+
+  /** The broker cannot go on; it stops and the process reports a failure. */
+  fail(error: Error): void {
+    this.log.error("the broker stops because its storage failed", { error: error.message });
+    this.#stopping = true;
+    this.#resolve(FAILED);
+  }
+
+  #stop(): void {
+    if (this.#stopping) {
+      this.log.error(
+        "a second signal: the broker ends at once; a memory provider keeps its last snapshot",
+      );
+      Deno.exit(FAILED);
+    }
+    this.#stopping = true;
+    this.#resolve(STOPPED);
+  }
+
+  #userSignal(): void {
+    this.log.warn("SIGUSR1 does nothing; SIGHUP is the reload signal");
+    keepInspectorClosed(
+      () => this.log.warn("closed the debugger port that the runtime opens on SIGUSR1"),
+      (why) =>
+        this.log.error("cannot close the debugger port that the runtime opened", { error: why }),
+    );
+  }
+}

@@ -1,0 +1,117 @@
+import type { Clock } from "../platform/clock.ts";
+import type { Timer, Timers } from "../platform/timers.ts";
+import type { ByteLink } from "./byte_link.ts";
+import { PacketWriter } from "./codec/encode.ts";
+
+/**
+ * What leaves on one connection: packets collect in the writer during a turn and leave in one write at
+ * its end. A write that the peer does not take within `limits.write_timeout` ends the connection,
+ * since a packet half written cannot be taken back (02a 13.2).
+ */
+export class OutputQueue {
+  readonly packets = new PacketWriter();
+  #writing = false;
+  #scheduled = false;
+  #pending = 0;
+  #startedAt = 0;
+  #timer: Timer | undefined;
+  #stopped = false;
+  #idle: (() => void)[] = [];
+
+  /**
+   * `onDrained` runs after each write that left nothing behind; `onFailed` once, when the peer is gone
+   * or took nothing in time.
+   */
+  constructor(
+    private readonly link: ByteLink,
+    private readonly clock: Clock,
+    private readonly timers: Timers,
+    private readonly timeoutMs: number | undefined,
+    private readonly onDrained: () => void,
+    private readonly onFailed: (timedOut: boolean) => void,
+  ) {}
+
+  /** Bytes not yet taken by the socket. */
+  get buffered(): number {
+    return this.packets.length + this.#pending;
+  }
+
+  /** What the turn wrote leaves at its end. */
+  schedule(): void {
+    if (this.#writing || this.#scheduled || this.#stopped) return;
+    this.#scheduled = true;
+    queueMicrotask(() => {
+      this.#scheduled = false;
+      void this.#run();
+    });
+  }
+
+  async #run(): Promise<void> {
+    if (this.#writing || this.#stopped) return;
+    this.#writing = true;
+    try {
+      for (;;) {
+        const piece = this.packets.take();
+        if (piece === undefined) break;
+        this.#pending = piece.length;
+        this.#startedAt = this.clock.monotonic();
+        this.#watch();
+        await this.link.write(piece);
+        this.#pending = 0;
+        this.packets.release();
+        if (this.packets.length === 0) this.onDrained();
+        if (this.#stopped) break;
+      }
+    } catch {
+      this.stop();
+      this.onFailed(false);
+    } finally {
+      this.#pending = 0;
+      this.#writing = false;
+      this.#settleIdle();
+    }
+  }
+
+  /** One timer for many writes: it looks whether the write at hand is the one that stands still. */
+  #watch(): void {
+    if (this.timeoutMs === undefined || this.#timer !== undefined) return;
+    const timeoutMs = this.timeoutMs;
+    const check = () => {
+      this.#timer = undefined;
+      if (this.#stopped || this.#pending === 0) return;
+      const waited = this.clock.monotonic() - this.#startedAt;
+      if (waited >= timeoutMs) {
+        this.stop();
+        this.onFailed(true);
+      } else this.#timer = this.timers.after(timeoutMs - waited, check);
+    };
+    this.#timer = this.timers.after(timeoutMs, check);
+  }
+
+  /** Resolves once everything was written, or the connection failed. */
+  flushed(): Promise<void> {
+    this.schedule();
+    if (this.#stopped || this.buffered === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#idle.push(resolve));
+  }
+
+  /** Whether the connection ended with a write that could not be made. */
+  get failed(): boolean {
+    return this.#stopped;
+  }
+
+  #settleIdle(): void {
+    if (this.buffered > 0 && !this.#stopped) return this.schedule();
+    const waiting = this.#idle;
+    this.#idle = [];
+    for (const resolve of waiting) resolve();
+  }
+
+  /** Nothing is written any more. */
+  stop(): void {
+    this.#stopped = true;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    if (!this.#writing) this.#settleIdle();
+  }
+}
