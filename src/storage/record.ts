@@ -83,8 +83,15 @@ export function utf8Length(text: string): number {
   return bytes;
 }
 
-/** What a record counts against a bound (S14): payload, topic, message id and User Properties. */
-export function recordSize(message: Message): number {
+/**
+ * What a record counts against a bound (S14): payload, topic, message id and User Properties. Of the
+ * payload only the length is looked at, so a store counts a row without reading it.
+ */
+export function recordSize(
+  message: Pick<Message, "topic" | "messageId" | "headers"> & {
+    readonly payload: { readonly byteLength: number };
+  },
+): number {
   let size = message.payload.byteLength + utf8Length(message.topic) +
     utf8Length(message.messageId);
   for (const [name, value] of message.headers) size += utf8Length(name) + utf8Length(value);

@@ -1,0 +1,427 @@
+import type { Clock, Nanoseconds } from "../../platform/clock.ts";
+import { errorText, type Log } from "../../platform/log.ts";
+import type { Timers } from "../../platform/timers.ts";
+import {
+  type AppendStore,
+  BROADCAST_LOG,
+  type Hold,
+  type LatestStore,
+  type Provider,
+  type ProviderStatistics,
+  type PublishEntry,
+  type QueueStore,
+  type SessionStore,
+  StorageFailure,
+  type StoreSpec,
+} from "../contract.ts";
+import { ProviderLock } from "../lock.ts";
+import { QueueLeases } from "../queue_leases.ts";
+import { SqliteAppend } from "./append.ts";
+import { applyCounters, ChannelState } from "./channel_state.ts";
+import { SqliteJobs } from "./jobs.ts";
+import { SqliteLatest } from "./latest.ts";
+import { LogFlusher } from "./log_flusher.ts";
+import { LogKeeper } from "./log_keeper.ts";
+import type {
+  Answer,
+  KeeperRequest,
+  Opened,
+  ReaderRequest,
+  StoredHold,
+  StoredPosition,
+  WorkerRole,
+  WriterRequest,
+} from "./messages.ts";
+import { ReadPool } from "./read_pool.ts";
+import { SqliteSessions } from "./sessions.ts";
+import { workerName } from "./worker.ts";
+import { WorkerLink } from "./worker_link.ts";
+import { type PublishCommit, WriteQueue } from "./write_queue.ts";
+
+/** Rows of positions or holds one transaction drops. */
+const ROWS_PER_DROP = 500;
+const MQTT = "mqtt:";
+/** A Session Expiry Interval that never ends (MQTT 5 3.1.2.11.2). */
+const NEVER_EXPIRES = 0xffff_ffff;
+const NANOSECONDS_PER_SECOND = 1_000_000_000n;
+
+export interface SqliteProviderOptions {
+  readonly name: string;
+  /** Absolute path of the database; the lock is beside it. */
+  readonly filePath: string;
+  /** Bound on the file in bytes; undefined for none. */
+  readonly maxBytes: number | undefined;
+  /** What publishes leave of it: one largest record (S184). */
+  readonly reserveBytes: number;
+  readonly acknowledge: "committed" | "synced";
+  readonly publishCommit: PublishCommit;
+  /** Read workers, 0 to 8. */
+  readonly readConnections: number;
+  readonly flushIntervalMs: number;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly log: Log;
+  /** Of the build, written into a file created here (S49, S91). */
+  readonly revision: string;
+  /** Starts the program's entry module as a worker of this name (`runStorageWorker`). */
+  readonly spawn: (name: string) => Worker;
+  /** The writer ended by itself: nothing more can be kept, and the broker stops (S119). */
+  readonly onFatal: (failure: StorageFailure) => void;
+}
+
+/** Everything that exists only while the file is open. */
+interface Open {
+  readonly lock: ProviderLock;
+  readonly writer: WorkerLink<WriterRequest>;
+  readonly readers: readonly WorkerLink<ReaderRequest>[];
+  readonly keeper: WorkerLink<KeeperRequest>;
+  readonly writes: WriteQueue;
+  readonly reads: ReadPool;
+  readonly flusher: LogFlusher;
+  readonly logKeeper: LogKeeper;
+  readonly stores: ReadonlyMap<string, AppendStore | LatestStore | QueueStore>;
+  readonly sessions: SqliteSessions;
+}
+
+/**
+ * A provider kept in one SQLite file (04-storage.md sections 9 to 16): one thread that writes, some
+ * that read, one that copies the log. On the event loop are the queue of what is written next, the
+ * counters, and the stores as the broker knows them.
+ */
+export class SqliteProvider implements Provider {
+  readonly kind = "sqlite";
+  readonly name: string;
+  #open: Open | undefined;
+  #pages = 0;
+  #pageSize = 0;
+  #closing: Promise<void> | undefined;
+
+  constructor(private readonly options: SqliteProviderOptions) {
+    this.name = options.name;
+  }
+
+  async open(specs: readonly StoreSpec[]): Promise<void> {
+    const { filePath, name } = this.options;
+    const lock = ProviderLock.take(filePath + ".lock", name);
+    const started: { terminate(): void }[] = [];
+    try {
+      const publishWaits = new SharedArrayBuffer(4);
+      const writer = this.#start<WriterRequest>("writer", started, (death) => this.#died(death));
+      const opened = await this.#first<Opened>(writer, {
+        ask: "open",
+        filePath,
+        revision: this.options.revision,
+        now: this.options.clock.wall(),
+        stores: specs,
+        maxBytes: this.options.maxBytes,
+        reserveBytes: this.options.reserveBytes,
+        publishWaits,
+      });
+      const channels = specs.map((spec) => spec.channel);
+      const open = { ask: "open", filePath, channels } as const;
+      const readers: WorkerLink<ReaderRequest>[] = [];
+      for (let i = 0; i < this.options.readConnections; i++) {
+        const reader = this.#start<ReaderRequest>("reader", started, (death) => this.#died(death));
+        readers.push(reader);
+      }
+      const keeper = this.#start<KeeperRequest>("keeper", started, (death) => this.#died(death));
+      for (const worker of [...readers, keeper]) await this.#first(worker, open);
+      this.#open = this.#assemble(specs, opened, new Int32Array(publishWaits), {
+        lock,
+        writer,
+        readers,
+        keeper,
+      });
+      this.#sayBound(opened);
+    } catch (error) {
+      for (const worker of started) worker.terminate();
+      lock.abandon();
+      throw error;
+    }
+  }
+
+  #start<Request>(
+    role: WorkerRole,
+    started: { terminate(): void }[],
+    died: (cause: Error) => void,
+  ): WorkerLink<Request> {
+    const link = new WorkerLink<Request>(this.options.spawn(workerName(role, this.name)), died);
+    started.push(link);
+    return link;
+  }
+
+  /** The answer of a worker to a request nobody queues for. */
+  #first<T>(
+    worker: WorkerLink<WriterRequest> | WorkerLink<ReaderRequest> | WorkerLink<KeeperRequest>,
+    request: WriterRequest | ReaderRequest | KeeperRequest,
+  ): Promise<T> {
+    const { filePath } = this.options;
+    return new Promise((resolve, reject) => {
+      (worker as WorkerLink<unknown>).ask<Answer>(request, [], (answer, death) => {
+        if (death !== undefined) {
+          reject(
+            new StorageFailure("failed", `storage ${filePath}: a worker ended: ${death.message}`),
+          );
+        } else if ("value" in answer) resolve(answer.value as T);
+        else reject(new StorageFailure(answer.failure.kind, answer.failure.text));
+      });
+    });
+  }
+
+  #assemble(
+    specs: readonly StoreSpec[],
+    opened: Opened,
+    publishWaits: Int32Array,
+    workers: Pick<Open, "lock" | "writer" | "readers" | "keeper">,
+  ): Open {
+    const { options } = this;
+    const { filePath, timers, log, name: provider } = options;
+    const states = specs.map(({ channel, kind }, i) => new ChannelState(i, channel, kind));
+    applyCounters(states, opened.counters);
+    this.#pageSize = opened.pageSize;
+    this.#pages = opened.pages;
+    const reads = new ReadPool(filePath, workers.readers, workers.writer);
+    const resetLog = (answered: (answer: Answer | undefined) => void) => {
+      reads.pause();
+      writes.resetLog((answer) => {
+        reads.resume();
+        answered(answer);
+      });
+    };
+    const flusher = new LogFlusher({
+      provider,
+      filePath,
+      file: Deno.openSync(filePath + "-wal", { read: true, write: true }),
+      intervalMs: options.flushIntervalMs,
+      timers,
+      log,
+      recover: (done) =>
+        resetLog((answer) =>
+          done(
+            answer !== undefined && "value" in answer &&
+              (answer.value as { reset: boolean }).reset,
+          )
+        ),
+    });
+    const logKeeper = new LogKeeper({
+      provider,
+      pageSize: opened.pageSize,
+      keeper: workers.keeper,
+      log,
+      resetLog,
+    });
+    const writes: WriteQueue = new WriteQueue({
+      filePath,
+      writer: workers.writer,
+      states,
+      publishCommit: options.publishCommit,
+      publishWaits,
+      timers,
+      committed: () => flusher.committed(),
+      answerable: options.acknowledge === "synced"
+        ? (then) => flusher.whenFlushed(then)
+        : undefined,
+      looked: (sizes) => {
+        this.#pages = sizes.pages;
+        logKeeper.looked(sizes);
+      },
+      thrown: (error) =>
+        log.error("a publisher could not be told what became of its publish", {
+          provider,
+          error: errorText(error),
+        }),
+    });
+    const parts = { filePath, writes, reads };
+    const stores = new Map<string, AppendStore | LatestStore | QueueStore>();
+    states.forEach((state, i) => {
+      if (state.kind === "append") {
+        const store = new SqliteAppend(parts, state);
+        for (const [reader, offset] of opened.positions[i]) store.positions.set(reader, offset);
+        stores.set(state.channel, store);
+      } else if (state.kind === "latest") stores.set(state.channel, new SqliteLatest(parts, state));
+      else stores.set(state.channel, new QueueLeases(new SqliteJobs(parts, state)));
+    });
+    const broadcastLog = stores.get(BROADCAST_LOG) as SqliteAppend | undefined;
+    const sessions = new SqliteSessions(writes, options.clock, broadcastLog);
+    return { ...workers, writes, reads, flusher, logKeeper, stores, sessions };
+  }
+
+  /** What `max_bytes` came to in pages (S181). */
+  #sayBound({ ceiling, pageSize, pages }: Opened): void {
+    if (ceiling === undefined) return;
+    this.options.log.info("storage is bounded", {
+      provider: this.name,
+      path: this.options.filePath,
+      publishes_stop_at: ceiling.publish * pageSize,
+      reserve: (ceiling.total - ceiling.publish) * pageSize,
+      page_size: pageSize,
+      bytes: pages * pageSize,
+    });
+  }
+
+  #died(cause: Error): void {
+    const failure = new StorageFailure(
+      "failed",
+      `storage ${this.options.filePath}: a worker thread ended: ${cause.message}`,
+    );
+    if (this.#open === undefined) return;
+    this.#open.writes.fail(failure);
+    this.options.onFatal(failure);
+  }
+
+  // ------------------------------------------------------------------------------------- stores
+
+  append(channel: string): AppendStore {
+    return this.#store(channel, "append") as AppendStore;
+  }
+  latest(channel: string): LatestStore {
+    return this.#store(channel, "latest") as LatestStore;
+  }
+  queue(channel: string): QueueStore {
+    return this.#store(channel, "queue") as QueueStore;
+  }
+  sessions(): SessionStore {
+    return this.#opened().sessions;
+  }
+
+  #store(channel: string, kind: StoreSpec["kind"]): AppendStore | LatestStore | QueueStore {
+    const store = this.#opened().stores.get(channel);
+    if (store?.kind !== kind) {
+      throw new TypeError(
+        `provider "${this.name}" was opened without a store ${channel} (${kind})`,
+      );
+    }
+    return store;
+  }
+
+  #opened(): Open {
+    if (this.#open === undefined) throw new TypeError(`provider "${this.name}" is not open`);
+    return this.#open;
+  }
+
+  // ----------------------------------------------------------------------------------- publishes
+
+  submit(entry: PublishEntry): void {
+    this.#opened().writes.submit(entry);
+  }
+  get accepting(): boolean {
+    return this.#opened().writes.accepting;
+  }
+  onceAccepting(resume: () => void): void {
+    this.#opened().writes.onceAccepting(resume);
+  }
+
+  /** Flushes of the log that failed since the start. */
+  get flushFailures(): number {
+    return this.#open?.flusher.failures ?? 0;
+  }
+
+  statistics(): ProviderStatistics {
+    const { writes } = this.#opened();
+    return {
+      bytes: this.#pages * this.#pageSize,
+      waitingEntries: writes.waitingEntries,
+      waitingBytes: writes.waitingBytes,
+      commits: writes.commits,
+      entries: writes.entries,
+    };
+  }
+
+  // --------------------------------------------------------------------------------- at the start
+
+  async sweepPositions(
+    held: (clientId: string) => boolean,
+    now: Nanoseconds,
+  ): Promise<number> {
+    const { reads, writes, stores } = this.#opened();
+    let dropped = 0;
+    let after: readonly [string, string] = ["", ""];
+    for (;;) {
+      const page = await reads.read<StoredPosition[]>({ op: "sessionPositions", after });
+      if (page.length === 0) return dropped;
+      const last = page[page.length - 1];
+      after = [last.channel, last.reader];
+      // The cursors on the log live and go with their session (S42).
+      const ended = page.filter((row) =>
+        row.channel !== BROADCAST_LOG && isOver(row, now) && !held(row.reader.slice(MQTT.length))
+      );
+      for (let at = 0; at < ended.length; at += ROWS_PER_DROP) {
+        const rows = ended.slice(at, at + ROWS_PER_DROP);
+        dropped += await writes.write<number>("maintenance", { op: "dropPositions", rows });
+      }
+      for (const { channel, reader } of ended) {
+        const store = stores.get(channel);
+        if (store instanceof SqliteAppend) store.positions.delete(reader);
+      }
+    }
+  }
+
+  async recoverHolds(
+    keep: (channel: string, hold: Omit<Hold, "message">) => boolean,
+  ): Promise<{ readonly kept: readonly StoredHold[]; readonly abandoned: number }> {
+    const { reads, writes, stores } = this.#opened();
+    const kept: StoredHold[] = [];
+    let abandoned = 0;
+    let after: readonly [string, string, number] = ["", "", 0];
+    for (;;) {
+      const page = await reads.read<StoredHold[]>({ op: "holds", after });
+      if (page.length === 0) return { kept, abandoned };
+      const last = page[page.length - 1];
+      after = [last.channel, last.clientId, last.packetId];
+      const gone: StoredHold[] = [];
+      for (const hold of page) {
+        if (stores.has(hold.channel) && keep(hold.channel, hold)) kept.push(hold);
+        else gone.push(hold);
+      }
+      for (let at = 0; at < gone.length; at += ROWS_PER_DROP) {
+        const rows = gone.slice(at, at + ROWS_PER_DROP);
+        abandoned += await writes.write<number>("maintenance", { op: "dropHolds", rows });
+      }
+    }
+  }
+
+  // --------------------------------------------------------------------------------------- close
+
+  close(): Promise<void> {
+    return this.#closing ??= this.#close();
+  }
+
+  /** In the order of S147; the lock goes last. */
+  async #close(): Promise<void> {
+    const open = this.#open;
+    if (open === undefined) return;
+    const { filePath, log } = this.options;
+    const closed = new StorageFailure("failed", `storage ${filePath}: is closed`);
+    await open.writes.drain(closed);
+    open.logKeeper.close();
+    await open.reads.drain(closed);
+    try {
+      for (const worker of [...open.readers, open.keeper]) {
+        await this.#first(worker, { ask: "close" });
+      }
+      const whole = await this.#first<boolean>(open.writer, { ask: "close" });
+      if (!whole) this.#sayNotWhole("another program reads it");
+    } catch (error) {
+      // The data is committed either way: the next open replays the log.
+      this.#sayNotWhole(errorText(error));
+    }
+    open.flusher.close();
+    for (const worker of [...open.readers, open.keeper, open.writer]) worker.terminate();
+    open.lock.release();
+    log.debug("storage is closed", { provider: this.name, path: filePath });
+  }
+
+  #sayNotWhole(why: string): void {
+    this.options.log.warn("the log of a storage provider stays beside its file at this stop", {
+      provider: this.name,
+      path: this.options.filePath,
+      error: why,
+    });
+  }
+}
+
+/** Whether the session a position belongs to ended while the broker was down (S40). */
+function isOver({ expiry, lastSeen }: StoredPosition, now: Nanoseconds): boolean {
+  if (expiry === NEVER_EXPIRES) return false;
+  return lastSeen + BigInt(expiry) * NANOSECONDS_PER_SECOND < now;
+}

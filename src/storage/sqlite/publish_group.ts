@@ -1,0 +1,168 @@
+import { type PublishEntry, type PublishRow, StorageFailure } from "../contract.ts";
+import { QueueLeases } from "../queue_leases.ts";
+import { type Message, recordSize } from "../record.ts";
+import type { ChannelState } from "./channel_state.ts";
+import { FIRST_OF_ENTRY, type PublishAnswer, RowKind } from "./messages.ts";
+import { type Pack, Packer } from "./packing.ts";
+
+/** A store of this provider as its publish rows name it. */
+export interface StateHolder {
+  readonly state: ChannelState;
+}
+
+/**
+ * Publish entries on their way through one transaction. Formed in one turn, when the writer is free;
+ * a record that would pass its channel's bound is turned away here and its neighbours go on (S125).
+ */
+export class PublishGroup {
+  #entries: PublishEntry[] = [];
+  /** By place in `#entries`. */
+  #refused: Map<number, StorageFailure> | undefined;
+  /** Store and size of each record that counts against a bound until the answer. */
+  #forming: { state: ChannelState; size: number }[] = [];
+
+  constructor(private readonly packer: Packer) {}
+
+  /** Entries of the group. */
+  get length(): number {
+    return this.#entries.length;
+  }
+
+  /** Rows to be written; 0 when every entry was turned away. */
+  get rows(): number {
+    return this.packer.rows;
+  }
+
+  add(entry: PublishEntry): void {
+    const { rows } = entry;
+    const refusal = rows.length === 1 ? this.#addRow(rows[0]) : this.#addRows(rows);
+    if (refusal !== undefined) {
+      this.#refused ??= new Map();
+      this.#refused.set(this.#entries.length, refusal);
+    }
+    this.#entries.push(entry);
+  }
+
+  pack(): Pack {
+    return this.packer.finish();
+  }
+
+  #addRow(row: PublishRow): StorageFailure | undefined {
+    const state = stateOf(row);
+    const message = messageOf(row);
+    const size = recordSize(message);
+    if (bounded(row, state) && !this.#charge(row, state, size)) return atBound(state);
+    this.#pack(row, state, message, size, FIRST_OF_ENTRY);
+    return undefined;
+  }
+
+  /** All rows of an entry or none: what one of them is refused for, the others give back. */
+  #addRows(rows: readonly PublishRow[]): StorageFailure | undefined {
+    const before = this.#forming.length;
+    for (const row of rows) {
+      const state = stateOf(row);
+      if (!bounded(row, state)) continue;
+      if (this.#charge(row, state, recordSize(messageOf(row)))) continue;
+      for (const { state, size } of this.#forming.splice(before)) state.formingBytes -= size;
+      return atBound(state);
+    }
+    rows.forEach((row, i) => {
+      const message = messageOf(row);
+      const first = i === 0 ? FIRST_OF_ENTRY : 0;
+      this.#pack(row, stateOf(row), message, recordSize(message), first);
+    });
+    return undefined;
+  }
+
+  /** False when the channel has no room. A hold only asks: it is counted by the provider (D5.2). */
+  #charge(row: PublishRow, state: ChannelState, size: number): boolean {
+    if (!state.hasRoomFor(size)) return false;
+    if (row.kind === "hold") return true;
+    state.formingBytes += size;
+    this.#forming.push({ state, size });
+    return true;
+  }
+
+  #pack(
+    row: PublishRow,
+    state: ChannelState,
+    message: Message,
+    size: number,
+    first: number,
+  ): void {
+    if (row.kind === "hold") {
+      const { packetId, heldAt } = row.hold;
+      this.packer.add(message, RowKind.Hold | first, state.index, packetId, size, heldAt);
+    } else {
+      this.packer.add(message, KINDS[row.kind] | first, state.index, 0, size, 0n);
+    }
+  }
+
+  /**
+   * Hands the answer out: offsets into the rows, then `settled` in the order of submission. The
+   * counters were applied before (S15).
+   *
+   * @param thrown hears of a `settled` that threw; the others are settled all the same
+   */
+  settle(
+    answer: PublishAnswer | undefined,
+    failure: StorageFailure | undefined,
+    thrown: (error: unknown) => void,
+  ): void {
+    const refused = this.#refused;
+    const offsets = answer?.offsets;
+    const failures = answer?.failures;
+    let row = 0;
+    for (let i = 0; i < this.#entries.length; i++) {
+      const entry = this.#entries[i];
+      let outcome = refused?.get(i);
+      if (outcome === undefined) {
+        const single = failures?.get(row);
+        outcome = single === undefined ? failure : new StorageFailure(single.kind, single.text);
+        for (const published of entry.rows) {
+          if (offsets !== undefined) published.offset = offsets[row];
+          row++;
+        }
+      }
+      try {
+        entry.settled(outcome);
+      } catch (error) {
+        thrown(error);
+      }
+    }
+  }
+
+  /** The group is answered: its records count in the channels' own counters now, or not at all. */
+  discharge(): void {
+    for (const { state, size } of this.#forming) state.formingBytes -= size;
+    this.#forming.length = 0;
+  }
+}
+
+const KINDS = {
+  append: RowKind.Append,
+  set: RowKind.Set,
+  retain: RowKind.Retain,
+  enqueue: RowKind.Enqueue,
+} as const;
+
+function messageOf(row: PublishRow): Message {
+  if (row.kind !== "hold") return row.message;
+  const { message, clientId } = row.hold;
+  return message.clientId === clientId ? message : { ...message, clientId };
+}
+
+function stateOf(row: PublishRow): ChannelState {
+  const { store } = row;
+  if (store instanceof QueueLeases) return (store.rows as unknown as StateHolder).state;
+  return (store as unknown as StateHolder).state;
+}
+
+/** Whether a row is asked for its channel's bound at all; `latest` has none (S177). */
+function bounded(row: PublishRow, state: ChannelState): boolean {
+  return state.maxBytes !== undefined && row.kind !== "set" && row.kind !== "retain";
+}
+
+function atBound({ channel }: ChannelState): StorageFailure {
+  return new StorageFailure("full", `channel "${channel}" is at its max_bytes`);
+}

@@ -1,0 +1,279 @@
+import type { DatabaseSync } from "node:sqlite";
+import { cannotWrite, failureOf, pragma, Transactions } from "./connection.ts";
+import {
+  type Answer,
+  type Failure,
+  FIRST_OF_ENTRY,
+  type Opened,
+  type OpenWriter,
+  type Outcome,
+  type PublishAnswer,
+  type PublishGroup,
+  type Sizes,
+  type Write,
+  type WriteAnswer,
+  type WriteGroup,
+  type WriterRequest,
+} from "./messages.ts";
+import { openStore } from "./opening.ts";
+import { type Pack, Unpacker } from "./packing.ts";
+import { PublishRows } from "./publish_rows.ts";
+import { Reads } from "./reads.ts";
+import { Refused } from "./refused.ts";
+import { mayUseReserve, Writes } from "./writes.ts";
+import { countersOf, type StoredChannel, StoredChannels } from "./stored_channels.ts";
+
+/** A session transaction commits what it has after this long, though nobody else waits (S130). */
+const LONGEST_SESSION_TURN_MS = 5;
+
+/** Transactions between two looks at the sizes of file and log. */
+const TRANSACTIONS_PER_LOOK = 16;
+
+/**
+ * The one thread that writes a sqlite provider's file (S110). Does one request after another, each
+ * to its end; what comes next is decided on the event loop.
+ */
+export class Writer {
+  #filePath = "";
+  #database!: DatabaseSync;
+  #transactions!: Transactions;
+  #channels!: StoredChannels;
+  #rows!: PublishRows;
+  #writes!: Writes;
+  #reads!: Reads;
+  #publishWaits!: Int32Array;
+  #untilLook = 0;
+
+  /** @throws whatever a broken request or a transaction that cannot be ended throws: fatal (S119) */
+  handle(request: WriterRequest): PublishAnswer | WriteAnswer | Answer {
+    switch (request.ask) {
+      case "publish":
+        return this.#publish(request);
+      case "write":
+        return this.#write(request);
+      case "read":
+        return this.#attempt(() => this.#reads.read(request.read));
+      case "resetLog":
+        return this.#attempt(() => this.#resetLog());
+      case "open":
+        this.#filePath = request.filePath;
+        return this.#attempt(() => this.#open(request));
+      case "close":
+        return this.#attempt(() => this.#close());
+      default:
+        throw new Error(`unknown request ${JSON.stringify(request)}`);
+    }
+  }
+
+  #attempt(run: () => unknown): Answer {
+    try {
+      return { value: run() };
+    } catch (error) {
+      return { failure: failureOf(error, this.#filePath) };
+    }
+  }
+
+  #open(request: OpenWriter): Opened {
+    const { database, channels, opened } = openStore(request);
+    this.#database = database;
+    this.#channels = channels;
+    this.#transactions = new Transactions(database, opened.ceiling);
+    this.#rows = new PublishRows(database, channels);
+    this.#writes = new Writes(database, channels, this.#rows);
+    this.#reads = new Reads(database, request.stores.map((store) => store.channel));
+    this.#publishWaits = new Int32Array(request.publishWaits);
+    return opened;
+  }
+
+  // ------------------------------------------------------------------------------ publish groups
+
+  #publish({ pack }: PublishGroup): PublishAnswer {
+    const rows = new Unpacker(pack);
+    const offsets = new Float64Array(rows.rows);
+    const touched = new Set<StoredChannel>();
+    try {
+      this.#transactions.begin();
+      for (let i = 0; rows.next(); i++) {
+        offsets[i] = this.#rows.write(rows, rows.kind & ~FIRST_OF_ENTRY);
+      }
+      this.#rows.flush();
+      this.#commit(touched);
+      return { offsets, counters: countersOf(touched), sizes: this.#look() };
+    } catch (error) {
+      this.#rollback();
+      const failure = failureOf(error, this.#filePath);
+      if (cannotWrite(error)) return { failure, counters: [] };
+      return this.#publishOneByOne(pack, failure);
+    }
+  }
+
+  /** One row that SQLite does not take must not fail its neighbours: each entry answers for itself. */
+  #publishOneByOne(pack: Pack, failure: Failure): PublishAnswer {
+    const rows = new Unpacker(pack);
+    const entries: number[] = [];
+    for (let i = 0; rows.next(); i++) if (rows.kind & FIRST_OF_ENTRY) entries.push(i);
+    if (entries.length <= 1) return { failure, counters: [] };
+    const offsets = new Float64Array(rows.rows);
+    const failures = new Map<number, Failure>();
+    const touched = new Set<StoredChannel>();
+    rows.rewind();
+    for (let entry = 0; entry < entries.length; entry++) {
+      const first = entries[entry];
+      const end = entries[entry + 1] ?? rows.rows;
+      let taken = first;
+      try {
+        this.#transactions.begin();
+        while (taken < end) {
+          rows.next();
+          offsets[taken++] = this.#rows.write(rows, rows.kind & ~FIRST_OF_ENTRY);
+        }
+        this.#rows.flush();
+        this.#commit(touched);
+      } catch (error) {
+        this.#rollback();
+        failures.set(first, failureOf(error, this.#filePath));
+        for (; taken < end; taken++) rows.next();
+        offsets.fill(0, first, end);
+      }
+    }
+    return { offsets, failures, counters: countersOf(touched) };
+  }
+
+  #commit(touched: Set<StoredChannel>): void {
+    this.#channels.write();
+    this.#transactions.commit();
+    this.#channels.keep(touched);
+  }
+
+  #rollback(): void {
+    this.#rows.drop();
+    this.#channels.revert();
+    this.#transactions.rollback();
+  }
+
+  // -------------------------------------------------------------------------------- other writes
+
+  /**
+   * One shared transaction. A write that the file refuses ends it for all: they run again without
+   * that one, together, once; then each of those left alone (S138).
+   */
+  #write({ writes, yields }: WriteGroup): WriteAnswer {
+    const outcomes: Outcome[] = [];
+    const touched = new Set<StoredChannel>();
+    try {
+      this.#transactions.begin();
+    } catch (error) {
+      // Nobody's write: an outside program holds the file, or it cannot be written at all.
+      const failure = failureOf(error, this.#filePath);
+      return { outcomes: writes.map(() => ({ failure })), counters: [] };
+    }
+    const failed = this.#together(writes, yields, outcomes, touched);
+    if (failed !== undefined) {
+      const others = writes.filter((_, i) => i !== failed);
+      const again: Outcome[] = [];
+      const sharedAgain = others.length > 0 && this.#runAgain(others, again, touched);
+      for (let i = 0; i < writes.length; i++) {
+        const shared = sharedAgain && i !== failed;
+        outcomes[i] = shared ? again[i < failed ? i : i - 1] : this.#alone(writes[i], touched);
+      }
+    }
+    return { outcomes, counters: countersOf(touched), sizes: this.#look() };
+  }
+
+  /**
+   * Runs writes in the transaction that was begun; the place of the one that ended it, undefined when
+   * it committed.
+   */
+  #together(
+    writes: readonly Write[],
+    yields: boolean,
+    outcomes: Outcome[],
+    touched: Set<StoredChannel>,
+  ): number | undefined {
+    const began = yields ? performance.now() : 0;
+    let running = 0;
+    try {
+      for (; running < writes.length; running++) {
+        if (running > 0 && yields && this.#givesWay(began)) break;
+        outcomes.push(this.#decide(writes[running]));
+      }
+      this.#commit(touched);
+      return undefined;
+    } catch {
+      // What failed is answered by the run of that write alone, with its own error.
+      this.#rollback();
+      outcomes.length = 0;
+      return Math.min(running, writes.length - 1);
+    }
+  }
+
+  /** The second and last shared attempt: true when it committed. */
+  #runAgain(writes: readonly Write[], outcomes: Outcome[], touched: Set<StoredChannel>): boolean {
+    try {
+      this.#transactions.begin();
+    } catch {
+      return false;
+    }
+    return this.#together(writes, false, outcomes, touched) === undefined;
+  }
+
+  #alone(write: Write, touched: Set<StoredChannel>): Outcome {
+    try {
+      this.#transactions.begin();
+      const outcome = this.#decide(write);
+      this.#commit(touched);
+      return outcome;
+    } catch (error) {
+      this.#rollback();
+      return { failure: failureOf(error, this.#filePath) };
+    }
+  }
+
+  /** Runs a write. A refusal is decided by reads, before anything of it is written (S137). */
+  #decide(write: Write): Outcome {
+    this.#transactions.useReserve(mayUseReserve(write));
+    try {
+      return { value: this.#writes.run(write) };
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      return {
+        failure: { kind: error.kind, text: `storage ${this.#filePath}: ${error.message}` },
+      };
+    }
+  }
+
+  #givesWay(began: number): boolean {
+    return Atomics.load(this.#publishWaits, 0) !== 0 ||
+      performance.now() - began >= LONGEST_SESSION_TURN_MS;
+  }
+
+  // ------------------------------------------------------------------------------- file and log
+
+  #look(): Sizes | undefined {
+    if (--this.#untilLook > 0) return undefined;
+    this.#untilLook = TRANSACTIONS_PER_LOOK;
+    return this.#sizes();
+  }
+
+  #sizes(): Sizes {
+    return {
+      pages: Number(pragma(this.#database, "page_count").page_count),
+      logFrames: Number(pragma(this.#database, "wal_checkpoint(NOOP)").log),
+    };
+  }
+
+  /** What the keeper left is copied, and the next commit writes the log from its beginning. */
+  #resetLog(): Sizes & { readonly reset: boolean } {
+    const { busy } = pragma(this.#database, "wal_checkpoint(RESTART)");
+    return { ...this.#sizes(), reset: busy === 0 };
+  }
+
+  /** True when the main file alone is the whole database now (S147, S148). */
+  #close(): boolean {
+    try {
+      return pragma(this.#database, "wal_checkpoint(TRUNCATE)").busy === 0;
+    } finally {
+      this.#database.close();
+    }
+  }
+}
