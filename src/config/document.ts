@@ -94,7 +94,7 @@ export function readDocument(
       lineCounter: lines,
       schema: "failsafe",
       uniqueKeys: false,
-      logLevel: "silent",
+      logLevel: "error",
       prettyErrors: false,
     });
   } catch (error) {

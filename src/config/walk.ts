@@ -197,15 +197,15 @@ class Walker {
 
   /** One door is named after its kind; of several, each has a name of its own. */
   #doors(key: Key, node: Node, path: string, schema: SchemaNode, place: Place): Block[] {
-    if (node.form !== "list") return [this.#block(key, node, path, schema, place)];
+    if (node.form !== "list") {
+      return [this.#block(key, node, doorPath(path, node, undefined), schema, place)];
+    }
     if (node.items.length === 0) {
       this.findings.add(node.place, path, `is an empty list; write ${wanted(key.kind)}`);
     }
     return node.items.map((item, i) => {
-      const name = item.form === "map" ? nameOf(item) : undefined;
-      const shown = name ?? (node.items.length > 1 ? `#${i + 1}` : undefined);
-      const itemPath = shown === undefined ? path : `${path}[${shown}]`;
-      return this.#block(key, item, itemPath, schema, item.place);
+      const otherwise = node.items.length > 1 ? `#${i + 1}` : undefined;
+      return this.#block(key, item, doorPath(path, item, otherwise), schema, item.place);
     });
   }
 
@@ -448,9 +448,11 @@ function below(block: Block, key: string): string {
   return block.path === "broker.limits" ? `limits.${key}` : `${block.path}.${key}`;
 }
 
-function nameOf(item: MapNode): string | undefined {
-  const entry = item.entries.find(({ key }) => key === "name");
-  return entry?.value.form === "scalar" ? entry.value.text : undefined;
+/** `broker.mqtt.listen.tcp` for a door named after its kind, else with its name in brackets. */
+function doorPath(path: string, door: Node, otherwise: string | undefined): string {
+  const entry = door.form === "map" ? door.entries.find(({ key }) => key === "name") : undefined;
+  const name = entry?.value.form === "scalar" ? entry.value.text : otherwise;
+  return name === undefined || path.endsWith(`.${name}`) ? path : `${path}[${name}]`;
 }
 
 function takesInclude(kind: Kind): boolean {

@@ -177,7 +177,7 @@ function checkAccess(mqtt: Block, doors: readonly Door[], findings: Findings): v
 
 /** Beyond this machine only operators are answered (02b 9). */
 function checkOperators(operations: Block, doors: readonly Door[], findings: Findings): void {
-  if (doors.length === 0) {
+  if (doors.length === 0 && operations.blocks.get("listen")?.refused("ws") !== true) {
     const says = "opens no door; write listen: with tcp: or unix:, or remove the block";
     findings.add(operations.place, operations.path, says);
   }

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import type { Configuration } from "../../src/config/configuration.ts";
+import { type Dependencies, main } from "../../src/cli/main.ts";
+import { REAL_SURROUNDINGS } from "../../src/config/walk.ts";
+import { StorageFailure } from "../../src/storage/contract.ts";
+import { VERSION } from "../../src/version.ts";
+import { LEAST } from "../config/support.ts";
+
+/** Runs a command line over one file, `c.yaml`. */
+async function run(
+  argv: readonly string[],
+  text = LEAST,
+  start: Dependencies["start"] = () => Promise.resolve(0),
+) {
+  const outcome = { stdout: "", stderr: "", started: undefined as Configuration | undefined };
+  const code = await main(argv, {
+    start: (configuration) => {
+      outcome.started = configuration;
+      return start(configuration);
+    },
+    stdout: (text) => outcome.stdout += text,
+    stderr: (text) => outcome.stderr += text,
+    surroundings: {
+      ...REAL_SURROUNDINGS,
+      readFile: (path) => {
+        assert.equal(path, "c.yaml");
+        return new TextEncoder().encode(text);
+      },
+    },
+  });
+  return { code, ...outcome };
+}
+
+const BROKEN = LEAST.replace("id: b", "id: b\n  log_level: loud");
+
+Deno.test("--version prints the one version", async () => {
+  const outcome = await run(["-version"]);
+  assert.deepEqual([outcome.code, outcome.stderr], [0, ""]);
+  assert.equal(outcome.stdout, `saguin ${VERSION} (dev)\n`);
+  const { version } = JSON.parse(
+    Deno.readTextFileSync(new URL("../../deno.json", import.meta.url)),
+  );
+  assert.equal(version, VERSION);
+});
+
+Deno.test("02b 16 --check-config lists the channels and starts nothing", async () => {
+  const text = `${LEAST}channels:\n  q: {type: queue}\n  a: {type: append}\n`;
+  const outcome = await run(["--check-config", "c.yaml"], text);
+  assert.equal(outcome.code, 0);
+  assert.equal(outcome.stdout, 'c.yaml: ok\nchannel "a" (append)\nchannel "q" (queue)\n');
+  assert.equal(outcome.stderr, "");
+  assert.equal(outcome.started, undefined);
+});
+
+Deno.test("02b 16 --check-config and a start refuse identically, on standard error", async () => {
+  const checked = await run(["--check-config", "c.yaml"], BROKEN);
+  const started = await run(["--config", "c.yaml"], BROKEN);
+  assert.deepEqual(checked, started);
+  assert.deepEqual([checked.code, checked.stdout, checked.started], [1, "", undefined]);
+  assert.equal(
+    checked.stderr,
+    'configuration is invalid:\nc.yaml:\n  - 3:14 broker.log_level "loud" is not a log level; ' +
+      "write debug, info, warn or error, or leave the key out for info\n",
+  );
+});
+
+Deno.test("02b 16 --output puts the document alone on standard output", async () => {
+  const outcome = await run(["--check-config", "c.yaml", "--output"]);
+  assert.deepEqual([outcome.code, outcome.stderr], [0, "c.yaml: ok\n"]);
+  assert.match(outcome.stdout, /^broker:\n {2}id: b\n/);
+  const again = await run(["--check-config", "c.yaml", "--output"], outcome.stdout);
+  assert.deepEqual([again.code, again.stdout], [0, outcome.stdout]);
+  const refused = await run(["--check-config", "c.yaml", "--output"], BROKEN);
+  assert.deepEqual([refused.code, refused.stdout], [1, ""]);
+});
+
+Deno.test("--config hands the configuration over and ends with the broker's exit code", async () => {
+  const outcome = await run(["--config", "c.yaml"], LEAST, () => Promise.resolve(7));
+  assert.equal(outcome.code, 7);
+  assert.equal(outcome.started?.brokerId, "b");
+  assert.deepEqual([outcome.stdout, outcome.stderr], ["", ""]);
+});
+
+Deno.test("a start that cannot is one sentence and exit code 1", async () => {
+  const failures: readonly (readonly [Error, RegExp])[] = [
+    [
+      new StorageFailure("failed", "provider disk: /x.lock is held"),
+      /^saguin: provider disk: \/x\.lock is held\n$/,
+    ],
+    [new Deno.errors.AddrInUse("port 1883 is taken"), /^saguin: port 1883 is taken\n$/],
+    [new Error("one\nline"), /^saguin: one\\nline\n$/],
+    [new TypeError("ours"), /^saguin: TypeError: ours\n\s+at /],
+  ];
+  for (const [error, says] of failures) {
+    const outcome = await run(["--config", "c.yaml"], LEAST, () => Promise.reject(error));
+    assert.equal(outcome.code, 1);
+    assert.match(outcome.stderr, says);
+  }
+});
+
+Deno.test("a refused command line reads no file and exits 1", async () => {
+  for (const argv of [[], ["--route", "c.yaml"], ["--nonsense"]]) {
+    const outcome = await run(argv, BROKEN);
+    assert.equal(outcome.code, 1);
+    assert.equal(outcome.stdout, "");
+    assert.match(outcome.stderr, /^saguin: .*\n$/);
+  }
+});
