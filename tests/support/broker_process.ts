@@ -2,8 +2,9 @@
  * A broker as its users run it: the executable, a configuration file, a port, files on a real disk.
  * SAGUIN_BIN names the executable; without it bin/saguin of this clone is used.
  */
+import { encodeConnect, encodeDisconnect } from "./mqtt_bytes.ts";
 import { freePort } from "./ports.ts";
-import { sleep, until, within } from "./wait.ts";
+import { until, within } from "./wait.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
@@ -147,7 +148,7 @@ export class BrokerProcess {
   private constructor(readonly place: Place, readonly configurationPath: string) {}
 
   /**
-   * Writes the configuration and starts. Returns when the port takes connections.
+   * Writes the configuration and starts. Returns when it answers.
    * @throws Error with the broker's output when it exits or stays deaf
    */
   static async start(text: (place: Place) => string, place = temporaryPlace()) {
@@ -190,14 +191,14 @@ export class BrokerProcess {
     return this.#ended;
   }
 
-  /** Starts on the files that are there; returns when the port takes connections. */
+  /** Starts on the files that are there; returns when the broker answers. */
   async startAgain(): Promise<void> {
     const from = this.lines.length;
     this.launch();
     try {
-      await until(`port ${this.port} to open`, () => {
+      await until(`the broker on port ${this.port} to answer`, () => {
         if (!this.#alive) throw new Error("the broker exited");
-        return accepts(this.port);
+        return answers(this.port);
       }, START_MS);
     } catch (error) {
       await this.kill();
@@ -282,16 +283,29 @@ export class BrokerProcess {
   }
 }
 
-async function accepts(port: number): Promise<boolean> {
+/**
+ * Whether a CONNECT is answered, with whatever code: an open port is not enough, since doors are bound
+ * before storage is.
+ */
+async function answers(port: number): Promise<boolean> {
+  let socket: Deno.TcpConn;
   try {
-    (await Deno.connect({ hostname: "127.0.0.1", port })).close();
+    socket = await Deno.connect({ hostname: "127.0.0.1", port });
+  } catch (error) {
+    if (error instanceof Deno.errors.ConnectionRefused) return false;
+    throw error;
+  }
+  try {
+    await socket.write(encodeConnect({ level: 4, clientId: "is-it-ready" }));
+    if (await socket.read(new Uint8Array(64)) === null) return false;
+    await socket.write(encodeDisconnect());
     return true;
   } catch (error) {
-    if (error instanceof Deno.errors.ConnectionRefused) {
-      await sleep(10);
-      return false;
-    }
+    if (error instanceof Deno.errors.ConnectionReset) return false;
+    if (error instanceof Deno.errors.BrokenPipe) return false;
     throw error;
+  } finally {
+    socket.close();
   }
 }
 
