@@ -1,7 +1,5 @@
-import { fromMilliseconds } from "../../platform/clock.ts";
 import { errorText } from "../../platform/log.ts";
 import { StorageFailure } from "../../storage/contract.ts";
-import type { Message } from "../../storage/record.ts";
 import type { LatestChannel } from "../channels/latest.ts";
 import { Reason, type Refusal } from "../reason.ts";
 import {
@@ -38,9 +36,7 @@ export async function get(
   let value: Uint8Array;
   try {
     const record = await channel.store.get(key);
-    value = record === undefined || isOver(parts, channel, record.message)
-      ? EMPTY
-      : record.message.payload;
+    value = record === undefined || channel.isPast(record.message) ? EMPTY : record.message.payload;
   } catch (error) {
     if (!(error instanceof StorageFailure)) throw error;
     parts.context.counters.storageErrors.add(channel.name);
@@ -65,15 +61,6 @@ function latestChannel(parts: ControlParts, key: string): LatestChannel | Refusa
   return notAKey(
     `channel ${channel.name} holds that topic and is of type ${channel.kind}; only latest has current values`,
   );
-}
-
-/** Past its `retention_period` a value has ceased to exist, swept or not (D13.7). */
-function isOver(parts: ControlParts, channel: LatestChannel, { timestamp }: Message): boolean {
-  const configuration = parts.channels.get(channel.name);
-  if (configuration?.type !== "latest" || timestamp === 0n) return false;
-  const { retentionPeriodMs } = configuration;
-  if (retentionPeriodMs === undefined) return false;
-  return timestamp < parts.context.clock.wall() - fromMilliseconds(retentionPeriodMs);
 }
 
 function notAKey(reason: string): Refusal {
