@@ -56,7 +56,7 @@ export class MemoryProvider implements Provider {
     this.name = options.name;
     const { maxBytes, reserveBytes } = options;
     this.#count = new ByteCount(maxBytes, reserveBytes, (bytes) => this.#takeFromLog(bytes));
-    this.#sessions = new MemorySessionStore(this.#count);
+    this.#sessions = new MemorySessionStore(this.#count, options.clock);
   }
 
   open(stores: readonly StoreSpec[]): Promise<void> {
@@ -126,7 +126,15 @@ export class MemoryProvider implements Provider {
       const row = rows[i];
       if (row.kind === "hold") {
         const { clientId, packetId, message } = row.hold;
-        if (!this.#storeOf(row).hasHold(clientId, packetId)) growth += recordSize(message);
+        const store = this.#storeOf(row);
+        if (store.hasHold(clientId, packetId)) {
+          return new StorageFailure("failed", `packet ${packetId} of ${clientId} is held already`);
+        }
+        // It counts in no channel, but a channel that is full takes no hold.
+        const bytes = recordSize(message);
+        const refusal = store.refusal(bytes, pendingIn(rows, i));
+        if (refusal !== undefined) return refusal;
+        growth += bytes;
         continue;
       }
       const store = this.#storeOf(row);
@@ -146,9 +154,7 @@ export class MemoryProvider implements Provider {
 
   #apply(row: PublishRow): void {
     if (row.kind === "hold") {
-      const { clientId, packetId } = row.hold;
-      const store = this.#storeOf(row);
-      if (!store.hasHold(clientId, packetId)) store.putHold(row.hold);
+      this.#storeOf(row).putHold(row.hold);
       return;
     }
     const { message } = row;

@@ -1,3 +1,4 @@
+import type { Clock } from "../../platform/clock.ts";
 import {
   type GroupImage,
   type InFlight,
@@ -37,7 +38,7 @@ export class MemorySessionStore implements SessionStore {
   /** How many windows a log message is in: taken from the log for room only when in none (S109). */
   #onWire = new Map<Offset, number>();
 
-  constructor(private readonly count: ByteCount) {}
+  constructor(private readonly count: ByteCount, private readonly clock: Clock) {}
 
   isOnWire(offset: Offset): boolean {
     return this.#onWire.has(offset);
@@ -51,7 +52,15 @@ export class MemorySessionStore implements SessionStore {
     readonly sessions: readonly SessionImage[];
     readonly groups: readonly GroupImage[];
   }> {
-    return Promise.resolve(this.copy());
+    const { sessions, groups } = this.copy();
+    const now = this.clock.wall();
+    // Whoever was connected when the last run ended is away from now on (S97).
+    const away = sessions.map((image) =>
+      image.record.awaySince === 0n
+        ? { ...image, record: { ...image.record, awaySince: now } }
+        : image
+    );
+    return Promise.resolve({ sessions: away, groups });
   }
 
   begin(

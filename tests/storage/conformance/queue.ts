@@ -1,15 +1,6 @@
 import assert from "node:assert/strict";
 import type { Offer, Provider, QueueStore } from "../../../src/storage/contract.ts";
-import {
-  counters,
-  enqueued,
-  kindOf,
-  message,
-  type Subject,
-  submit,
-  text,
-  window,
-} from "./subject.ts";
+import { counters, enqueued, message, type Subject, submit, text, window } from "./subject.ts";
 
 async function enqueue(provider: Provider, ...payloads: string[]): Promise<QueueStore> {
   const queue = provider.queue("jobs");
@@ -233,24 +224,6 @@ export function queueScript(subject: Subject): void {
     assert.equal(queue.depth(), 4);
   });
 
-  Deno.test(`${name}: D14.22 a move that fails leaves the job as it was`, async () => {
-    await using opened = await subject.open();
-    const queue = await enqueue(opened.provider, "a", "b");
-    queue.setMaxAttempts(1);
-    const offer = await take(queue);
-    await using other = await subject.open();
-    const foreign = other.provider.append("jobs__dlq");
-    const letter = message("t", "x");
-    assert.equal(await queue.release(offer, { spend: true, at: AT, gapFrom: 0 }), "spent");
-    assert.equal(await kindOf(queue.deadLetter(1, offer, letter, foreign)), "failed");
-    assert.equal(await kindOf(queue.deadLetter(2, undefined, letter, foreign)), "failed");
-    assert.equal(queue.depth(), 2);
-    assert.equal(foreign.next(), 1);
-    assert.equal(await shown(queue), "b#1");
-    const letters = opened.provider.append("jobs__dlq");
-    assert.equal((await queue.deadLetter(1, offer, letter, letters))?.offset, 1);
-  });
-
   Deno.test(`${name}: S33 S34 D14.28 after a restart every job is available with its attempts`, async () => {
     if (!subject.outlivesStop) return;
     await using opened = await subject.open();
@@ -268,8 +241,6 @@ export function queueScript(subject: Subject): void {
     assert.equal(await shown(queue), "a#2");
     assert.equal(await shown(queue), "b#2");
     queue.setMaxAttempts(1);
-    assert.equal(await queue.lease(a, AT, 100), false);
-    assert.deepEqual((await queue.overdue(0n, 10)).map(({ attempts }) => attempts), []);
     await opened.restart();
     queue = opened.provider.queue("jobs");
     queue.setMaxAttempts(1);

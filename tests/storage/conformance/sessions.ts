@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type {
   InFlight,
+  Provider,
   SessionImage,
   SessionRecord,
   SessionStore,
@@ -13,7 +14,7 @@ function session(clientId: string, fields: Partial<SessionRecord> = {}): Session
   return {
     clientId,
     expiry: 3600,
-    awaySince: 0n,
+    awaySince: 1n,
     subscriptions: [],
     will: undefined,
     willDue: 0n,
@@ -41,6 +42,12 @@ function sent(packetId: number, offset: number, fields: Partial<InFlight> = {}):
   return { packetId, offset, qos: 1, state: "sent", group: "", ...fields };
 }
 
+/** A log of twenty messages: windows and cursors point into it. */
+async function fillLog(provider: Provider): Promise<void> {
+  const log = provider.append(BROADCAST_LOG);
+  for (let i = 0; i < 20; i++) await submit(provider, [appended(log, message("t", "x"))]);
+}
+
 /** Sessions by client id, with their windows by packet id. */
 async function sessionsOf(store: SessionStore): Promise<readonly SessionImage[]> {
   const { sessions } = await store.load();
@@ -61,6 +68,17 @@ const GROUP = "$share/workers/t/#";
 
 export function sessionsScript(subject: Subject): void {
   const { name } = subject;
+
+  Deno.test(`${name}: S97 a session that was connected when it was kept is away from the start`, async () => {
+    await using opened = await subject.open();
+    const store = opened.provider.sessions();
+    const before = BigInt(Date.now()) * 1_000_000n;
+    await store.begin(session("a", { awaySince: 0n }), 1, "answering");
+    await store.begin(session("b", { awaySince: 7n }), 1, "answering");
+    const [a, b] = await sessionsOf(store);
+    assert.ok(a.record.awaySince >= before);
+    assert.equal(b.record.awaySince, 7n);
+  });
 
   Deno.test(`${name}: S97 a session comes back as it was begun and saved`, async () => {
     await using opened = await subject.open();
@@ -110,6 +128,7 @@ export function sessionsScript(subject: Subject): void {
 
   Deno.test(`${name}: S137 a write for a session that is not held is refused, its neighbours go on`, async () => {
     await using opened = await subject.open();
+    await fillLog(opened.provider);
     const store = opened.provider.sessions();
     await store.begin(session("a", { window: 2 }), 1, "answering");
     const outcomes = await Promise.all([
@@ -142,6 +161,7 @@ export function sessionsScript(subject: Subject): void {
 
   Deno.test(`${name}: S101 an acknowledgement drops the entry it names and moves the cursor`, async () => {
     await using opened = await subject.open();
+    await fillLog(opened.provider);
     const store = opened.provider.sessions();
     await store.begin(session("a"), 10, "answering");
     await store.change(
@@ -170,6 +190,7 @@ export function sessionsScript(subject: Subject): void {
 
   Deno.test(`${name}: D6.5 a session begun anew inherits nothing of the one before`, async () => {
     await using opened = await subject.open();
+    await fillLog(opened.provider);
     const store = opened.provider.sessions();
     await store.begin(session("a", { subscriptions: [subscription("x")] }), 3, "answering");
     await store.change({ clientId: "a", put: [sent(1, 3)], drop: [], cursor: 4 }, "connected");
@@ -183,6 +204,7 @@ export function sessionsScript(subject: Subject): void {
 
   Deno.test(`${name}: S99 S100 a group's cursor moves by hand-overs, and returns come ahead of it`, async () => {
     await using opened = await subject.open();
+    await fillLog(opened.provider);
     const store = opened.provider.sessions();
     const member = { subscriptions: [subscription(GROUP)] };
     await store.begin(session("a"), 1, "answering");
@@ -217,10 +239,7 @@ export function sessionsScript(subject: Subject): void {
   Deno.test(`${name}: S65 S98 a restart drops what the cursor passed and keeps what a group handed over`, async () => {
     if (!subject.outlivesStop) return;
     await using opened = await subject.open();
-    const log = opened.provider.append(BROADCAST_LOG);
-    for (const payload of ["a", "b", "c", "d"]) {
-      await submit(opened.provider, [appended(log, message("t", payload))]);
-    }
+    await fillLog(opened.provider);
     const store = opened.provider.sessions();
     const record = session("a", { subscriptions: [subscription(GROUP)], awaySince: 5n });
     await store.begin(record, 1, "answering", [{ name: GROUP, cursor: 3, returned: [2] }]);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { RETAINED, type SessionRecord } from "../../../src/storage/contract.ts";
+import { systemClock } from "../../../src/platform/clock.ts";
+import { BROADCAST_LOG, RETAINED, type SessionRecord } from "../../../src/storage/contract.ts";
 import { ByteCount } from "../../../src/storage/memory/byte_count.ts";
 import { sessionCharge } from "../../../src/storage/memory/session_charge.ts";
 import { MemorySessionStore } from "../../../src/storage/memory/session_store.ts";
@@ -14,6 +15,8 @@ import {
   submit,
 } from "../conformance/subject.ts";
 import { memory } from "../conformance/memory_subject.ts";
+
+const KILOBYTE = "x".repeat(1_000);
 
 function session(clientId: string, filters: string[] = []): SessionRecord {
   return {
@@ -116,7 +119,7 @@ Deno.test("a session is charged by its filters, levels, shares and Will", () => 
 
 Deno.test("S185 a full session store refuses what grows it and takes what does not", async () => {
   const count = new ByteCount(8_000, 0, () => false);
-  const store = new MemorySessionStore(count);
+  const store = new MemorySessionStore(count, systemClock);
   await store.begin(session("a"), 1, "answering");
   await store.begin(session("b"), 1, "answering");
   assert.equal(await kindOf(store.begin(session("c"), 1, "answering")), "full");
@@ -133,7 +136,7 @@ Deno.test("S185 a full session store refuses what grows it and takes what does n
 });
 
 Deno.test("D6.5 a session begun anew ends the group it was the last member of", async () => {
-  const store = new MemorySessionStore(new ByteCount(undefined, 0, () => false));
+  const store = new MemorySessionStore(new ByteCount(undefined, 0, () => false), systemClock);
   const group = "$share/g/t";
   const cursor = { name: group, cursor: 1, returned: [] };
   await store.begin(session("a", [group]), 1, "answering", [cursor]);
@@ -144,4 +147,38 @@ Deno.test("D6.5 a session begun anew ends the group it was the last member of", 
   assert.equal((await store.load()).groups.length, 1);
   await store.begin(session("b"), 1, "answering");
   assert.equal((await store.load()).groups.length, 0);
+});
+
+Deno.test("D14.22 a dead letter for another provider's channel is refused, and the job stays", async () => {
+  await using opened = await memory.open();
+  await using other = await memory.open();
+  const queue = opened.provider.queue("jobs");
+  await submit(opened.provider, [enqueued(queue, message("t", "a"))]);
+  const foreign = other.provider.append("jobs__dlq");
+  const letter = message("t", "x");
+  assert.equal(await kindOf(queue.deadLetter(1, undefined, letter, foreign)), "failed");
+  assert.equal(queue.depth(), 1);
+  assert.equal(foreign.next(), 1);
+  assert.equal((await queue.offer(0))?.offset, 1);
+});
+
+Deno.test("S109 the broadcast log makes room for other writes, sparing what is on a wire", async () => {
+  await using opened = await memory.open(memory.bound);
+  const { provider } = opened;
+  const log = provider.append(BROADCAST_LOG);
+  await provider.sessions().begin(session("c1"), 1, "answering");
+  for (let i = 0; i < 20; i++) {
+    await submit(provider, [appended(log, message("t", KILOBYTE))]);
+  }
+  const put = [{ packetId: 1, offset: 2, qos: 1 as const, state: "sent" as const, group: "" }];
+  await provider.sessions().change({ clientId: "c1", put, drop: [] }, "connected");
+  while (
+    await submit(provider, [appended(provider.append("events"), message("t", KILOBYTE))]) !== "full"
+  );
+  const answer = await log.readFrom(log.floor(), 100, 1_000_000);
+  assert.ok(!answer.belowFloor);
+  assert.deepEqual(answer.records.map(({ offset }) => offset), [2]);
+  assert.equal(log.floor(), 2);
+  assert.equal(log.next(), 21);
+  assert.equal(await submit(provider, [appended(log, message("t", KILOBYTE))]), "full");
 });
