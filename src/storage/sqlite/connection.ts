@@ -4,7 +4,7 @@ import type { Failure } from "./messages.ts";
 import { PAGE_SIZE } from "./schema.ts";
 
 /** How long a statement waits for an outside program that holds the write lock (S81). */
-const BUSY_TIMEOUT_MS = 5000;
+export const BUSY_TIMEOUT_MS = 5000;
 
 /**
  * The log file is cut to this many bytes after it started again from its beginning; below it, its
@@ -12,7 +12,7 @@ const BUSY_TIMEOUT_MS = 5000;
  */
 const LOG_KEPT_BYTES = 64 * 1024 * 1024;
 
-export const SQLITE_FULL = 13;
+const SQLITE_FULL = 13;
 
 /** Codes that say the transaction could not be written, whoever was in it (S125, S138). */
 const CANNOT_WRITE = new Set([5, 6, 7, 8, 10, 11, SQLITE_FULL, 14, 26]);
@@ -23,9 +23,13 @@ export function cannotWrite(error: unknown): boolean {
   return code !== undefined && CANNOT_WRITE.has(code);
 }
 
+export function isFull(error: unknown): boolean {
+  return sqliteCode(error) === SQLITE_FULL;
+}
+
 /** A failed statement as the sentence a client or an operator reads. */
 export function failureOf(error: unknown, filePath: string): Failure {
-  const full = sqliteCode(error) === SQLITE_FULL;
+  const full = isFull(error);
   const text = error instanceof Error ? error.message : String(error);
   return {
     kind: full ? "full" : "failed",

@@ -15,6 +15,7 @@ import {
   type StoreSpec,
 } from "../contract.ts";
 import { ProviderLock } from "../lock.ts";
+import { readerEnded } from "../readers.ts";
 import { QueueLeases } from "../queue_leases.ts";
 import { SqliteAppend } from "./append.ts";
 import { applyCounters, ChannelState } from "./channel_state.ts";
@@ -40,10 +41,6 @@ import { type PublishCommit, WriteQueue } from "./write_queue.ts";
 
 /** Rows of positions or holds one transaction drops. */
 const ROWS_PER_DROP = 500;
-const MQTT = "mqtt:";
-/** A Session Expiry Interval that never ends (MQTT 5 3.1.2.11.2). */
-const NEVER_EXPIRES = 0xffff_ffff;
-const NANOSECONDS_PER_SECOND = 1_000_000_000n;
 
 export interface SqliteProviderOptions {
   readonly name: string;
@@ -343,7 +340,7 @@ export class SqliteProvider implements Provider {
       after = [last.channel, last.reader];
       // The cursors on the log live and go with their session (S42).
       const ended = page.filter((row) =>
-        row.channel !== BROADCAST_LOG && isOver(row, now) && !held(row.reader.slice(MQTT.length))
+        row.channel !== BROADCAST_LOG && readerEnded(row, held, now)
       );
       for (let at = 0; at < ended.length; at += ROWS_PER_DROP) {
         const rows = ended.slice(at, at + ROWS_PER_DROP);
@@ -418,10 +415,4 @@ export class SqliteProvider implements Provider {
       error: why,
     });
   }
-}
-
-/** Whether the session a position belongs to ended while the broker was down (S40). */
-function isOver({ expiry, lastSeen }: StoredPosition, now: Nanoseconds): boolean {
-  if (expiry === NEVER_EXPIRES) return false;
-  return lastSeen + BigInt(expiry) * NANOSECONDS_PER_SECOND < now;
 }

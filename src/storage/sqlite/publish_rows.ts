@@ -19,6 +19,7 @@ export class PublishRows {
   #updateValue: StatementSync;
   #insertValue: StatementSync;
   #deleteValue: StatementSync;
+  #storeDeletion: StatementSync;
   #insertJob: StatementSync;
   #insertHold: StatementSync;
   /** Arguments of records not inserted yet. */
@@ -32,11 +33,11 @@ export class PublishRows {
     this.#insertRecords = database.prepare(
       insert + new Array(ROWS_AT_ONCE).fill(one).join(", "),
     );
-    this.#updateValue = database.prepare(
-      "UPDATE latest_values SET offset = ?, message_id = ?, timestamp = ?, headers = ?, " +
-        "props = ?, payload = ?, retain = ?, bridge = ?, client = ?, qos = ? " +
-        "WHERE channel = ? AND topic = ?",
-    );
+    const update = "UPDATE latest_values SET offset = ?, message_id = ?, timestamp = ?, " +
+      "headers = ?, props = ?, payload = ?, retain = ?, bridge = ?, client = ?, qos = ? " +
+      "WHERE channel = ? AND topic = ?";
+    this.#updateValue = database.prepare(update);
+    this.#storeDeletion = database.prepare(update + " AND length(payload) > 0");
     this.#insertValue = database.prepare(
       "INSERT INTO latest_values (offset, message_id, timestamp, headers, props, payload, " +
         `retain, bridge, client, qos, channel, topic) VALUES ${slots(12)}`,
@@ -138,7 +139,8 @@ export class PublishRows {
       channel.name,
       row.topic,
     ];
-    if (Number(this.#updateValue.run(...values).changes) === 0) {
+    const replace = empty ? this.#storeDeletion : this.#updateValue;
+    if (Number(replace.run(...values).changes) === 0) {
       if (empty) return 0;
       this.#insertValue.run(...values);
     }

@@ -78,7 +78,7 @@ export class WriteQueue {
   #pumpIsDue = false;
   #lastTurn: "publish" | "session" = "session";
   #lastPublishTurn: PublishTurn = "ungrouped";
-  #resetLog: ((answer: Answer | undefined) => void) | undefined;
+  #resets: ((answer: Answer | undefined) => void)[] = [];
   #packer = new Packer();
   #closed: StorageFailure | undefined;
   #onceIdle: (() => void) | undefined;
@@ -135,7 +135,8 @@ export class WriteQueue {
 
   /** Asks for the writer's next turn to start the log again from its beginning. */
   resetLog(answered: (answer: Answer | undefined) => void): void {
-    this.#resetLog = answered;
+    if (this.#closed !== undefined) return answered(undefined);
+    this.#resets.push(answered);
     this.#pumpSoon();
   }
 
@@ -168,8 +169,7 @@ export class WriteQueue {
     for (let turn = this.sessions.next(); turn; turn = this.sessions.next()) {
       for (const queued of turn.group) queued.answered(undefined);
     }
-    this.#resetLog?.(undefined);
-    this.#resetLog = undefined;
+    for (const answered of this.#resets.splice(0)) answered(undefined);
     this.#onceIdle?.();
   }
 
@@ -187,7 +187,7 @@ export class WriteQueue {
 
   #pump(): void {
     if (this.#running) return;
-    if (this.#resetLog !== undefined) return this.#runReset(this.#resetLog);
+    if (this.#resets.length > 0) return this.#runReset();
     const publish = this.#publishTurnWaits();
     const session = this.sessions.waiting > 0;
     if (publish && (!session || this.#lastTurn === "session")) {
@@ -386,10 +386,10 @@ export class WriteQueue {
     });
   }
 
-  #runReset(answered: (answer: Answer | undefined) => void): void {
-    this.#resetLog = undefined;
+  #runReset(): void {
+    const asked = this.#resets.splice(0);
     this.#ask<Answer>({ ask: "resetLog" }, [], (answer) => {
-      answered(answer);
+      for (const answered of asked) answered(answer);
       this.#pump();
     });
   }

@@ -1,5 +1,13 @@
 import type { DatabaseSync } from "node:sqlite";
-import { cannotWrite, failureOf, pragma, Transactions } from "./connection.ts";
+import { BROADCAST_LOG } from "../contract.ts";
+import {
+  BUSY_TIMEOUT_MS,
+  cannotWrite,
+  failureOf,
+  isFull,
+  pragma,
+  Transactions,
+} from "./connection.ts";
 import {
   type Answer,
   type Failure,
@@ -15,6 +23,7 @@ import {
   type WriteGroup,
   type WriterRequest,
 } from "./messages.ts";
+import { LogRoom } from "./log_room.ts";
 import { openStore } from "./opening.ts";
 import { type Pack, Unpacker } from "./packing.ts";
 import { PublishRows } from "./publish_rows.ts";
@@ -25,6 +34,12 @@ import { countersOf, type StoredChannel, StoredChannels } from "./stored_channel
 
 /** A session transaction commits what it has after this long, though nobody else waits (S130). */
 const LONGEST_SESSION_TURN_MS = 5;
+
+/** What the log is asked to give for writes other than publishes, which are small. */
+const ROOM_FOR_WRITES = 64 * 1024;
+
+/** How long the log's start waits for an outside program that reads it, while nobody writes. */
+const RESET_TIMEOUT_MS = 50;
 
 /** Transactions between two looks at the sizes of file and log. */
 const TRANSACTIONS_PER_LOOK = 16;
@@ -42,6 +57,7 @@ export class Writer {
   #writes!: Writes;
   #reads!: Reads;
   #publishWaits!: Int32Array;
+  #logRoom!: LogRoom;
   #untilLook = 0;
 
   /** @throws whatever a broken request or a transaction that cannot be ended throws: fatal (S119) */
@@ -80,6 +96,7 @@ export class Writer {
     this.#transactions = new Transactions(database, opened.ceiling);
     this.#rows = new PublishRows(database, channels);
     this.#writes = new Writes(database, channels, this.#rows);
+    this.#logRoom = new LogRoom(database, channels);
     this.#reads = new Reads(database, request.stores.map((store) => store.channel));
     this.#publishWaits = new Int32Array(request.publishWaits);
     return opened;
@@ -89,21 +106,25 @@ export class Writer {
 
   #publish({ pack }: PublishGroup): PublishAnswer {
     const rows = new Unpacker(pack);
-    const offsets = new Float64Array(rows.rows);
     const touched = new Set<StoredChannel>();
-    try {
-      this.#transactions.begin();
-      for (let i = 0; rows.next(); i++) {
-        offsets[i] = this.#rows.write(rows, rows.kind & ~FIRST_OF_ENTRY);
+    for (let room = pack.buffer.byteLength;; room *= 2) {
+      const offsets = new Float64Array(rows.rows);
+      rows.rewind();
+      try {
+        this.#transactions.begin();
+        for (let i = 0; rows.next(); i++) {
+          offsets[i] = this.#rows.write(rows, rows.kind & ~FIRST_OF_ENTRY);
+        }
+        this.#rows.flush();
+        this.#commit(touched);
+        return { offsets, counters: countersOf(touched), sizes: this.#look() };
+      } catch (error) {
+        this.#rollback();
+        if (isFull(error) && this.#makeRoom(room, touched)) continue;
+        const failure = failureOf(error, this.#filePath);
+        if (!cannotWrite(error)) return this.#publishOneByOne(pack, failure);
+        return { failure, counters: countersOf(touched) };
       }
-      this.#rows.flush();
-      this.#commit(touched);
-      return { offsets, counters: countersOf(touched), sizes: this.#look() };
-    } catch (error) {
-      this.#rollback();
-      const failure = failureOf(error, this.#filePath);
-      if (cannotWrite(error)) return { failure, counters: [] };
-      return this.#publishOneByOne(pack, failure);
     }
   }
 
@@ -139,6 +160,23 @@ export class Writer {
     return { offsets, failures, counters: countersOf(touched) };
   }
 
+  /** Takes room from the broadcast log (S109). False when it has none to give. */
+  #makeRoom(bytes: number, touched: Set<StoredChannel>): boolean {
+    const log = this.#channels.named(BROADCAST_LOG);
+    const offsets = this.#logRoom.candidates(bytes);
+    if (log === undefined || offsets.length === 0) return false;
+    try {
+      this.#transactions.begin();
+      this.#writes.removeRecords(log, offsets);
+      this.#commit(touched);
+      return true;
+    } catch {
+      // The write that needed the room answers with its own error.
+      this.#rollback();
+      return false;
+    }
+  }
+
   #commit(touched: Set<StoredChannel>): void {
     this.#channels.write();
     this.#transactions.commit();
@@ -167,29 +205,34 @@ export class Writer {
       const failure = failureOf(error, this.#filePath);
       return { outcomes: writes.map(() => ({ failure })), counters: [] };
     }
-    const failed = this.#together(writes, yields, outcomes, touched);
+    let failed = this.#together(writes, yields, outcomes, touched);
+    if (failed !== undefined && isFull(failed.error) && this.#makeRoom(ROOM_FOR_WRITES, touched)) {
+      failed = this.#runAgain(writes, outcomes, touched);
+    }
     if (failed !== undefined) {
-      const others = writes.filter((_, i) => i !== failed);
+      const { place } = failed;
+      const others = writes.filter((_, i) => i !== place);
       const again: Outcome[] = [];
-      const sharedAgain = others.length > 0 && this.#runAgain(others, again, touched);
+      const shared = others.length > 0 && this.#runAgain(others, again, touched) === undefined;
       for (let i = 0; i < writes.length; i++) {
-        const shared = sharedAgain && i !== failed;
-        outcomes[i] = shared ? again[i < failed ? i : i - 1] : this.#alone(writes[i], touched);
+        outcomes[i] = shared && i !== place
+          ? again[i < place ? i : i - 1]
+          : this.#alone(writes[i], touched);
       }
     }
     return { outcomes, counters: countersOf(touched), sizes: this.#look() };
   }
 
   /**
-   * Runs writes in the transaction that was begun; the place of the one that ended it, undefined when
-   * it committed.
+   * Runs writes in the transaction that was begun; the one that ended it and why, undefined when it
+   * committed.
    */
   #together(
     writes: readonly Write[],
     yields: boolean,
     outcomes: Outcome[],
     touched: Set<StoredChannel>,
-  ): number | undefined {
+  ): { readonly place: number; readonly error: unknown } | undefined {
     const began = yields ? performance.now() : 0;
     let running = 0;
     try {
@@ -199,22 +242,25 @@ export class Writer {
       }
       this.#commit(touched);
       return undefined;
-    } catch {
-      // What failed is answered by the run of that write alone, with its own error.
+    } catch (error) {
       this.#rollback();
       outcomes.length = 0;
-      return Math.min(running, writes.length - 1);
+      return { place: Math.min(running, writes.length - 1), error };
     }
   }
 
-  /** The second and last shared attempt: true when it committed. */
-  #runAgain(writes: readonly Write[], outcomes: Outcome[], touched: Set<StoredChannel>): boolean {
+  /** Another shared attempt, which gives way to nobody. */
+  #runAgain(
+    writes: readonly Write[],
+    outcomes: Outcome[],
+    touched: Set<StoredChannel>,
+  ): { readonly place: number; readonly error: unknown } | undefined {
     try {
       this.#transactions.begin();
-    } catch {
-      return false;
+    } catch (error) {
+      return { place: 0, error };
     }
-    return this.#together(writes, false, outcomes, touched) === undefined;
+    return this.#together(writes, false, outcomes, touched);
   }
 
   #alone(write: Write, touched: Set<StoredChannel>): Outcome {
@@ -264,7 +310,9 @@ export class Writer {
 
   /** What the keeper left is copied, and the next commit writes the log from its beginning. */
   #resetLog(): Sizes & { readonly reset: boolean } {
+    pragma(this.#database, `busy_timeout=${RESET_TIMEOUT_MS}`);
     const { busy } = pragma(this.#database, "wal_checkpoint(RESTART)");
+    pragma(this.#database, `busy_timeout=${BUSY_TIMEOUT_MS}`);
     return { ...this.#sizes(), reset: busy === 0 };
   }
 

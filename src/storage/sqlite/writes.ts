@@ -146,7 +146,7 @@ export class Writes {
       case "trimRecords":
         return this.#trimRecords(write);
       case "removeRecords":
-        return this.#removeRecords(this.channels.at(write.store), write.offsets);
+        return this.removeRecords(this.channels.at(write.store), write.offsets);
       case "removeValues":
         return this.#removeValues(this.channels.at(write.store), write.values);
       case "dropPositions":
@@ -256,7 +256,7 @@ export class Writes {
     return { removed, freed, more };
   }
 
-  #removeRecords(
+  removeRecords(
     channel: StoredChannel,
     offsets: readonly Offset[],
   ): { removed: number; freed: number } {
