@@ -257,8 +257,11 @@ Deno.test("D7.3 a worker the job is too large for is disconnected, the attempt u
   assert.deepEqual(offered(small), []);
   assert.equal(last(large).message.topic, "jobs/a");
   assert.equal(labels(last(large)).get("saguin-attempt"), "1");
+  rig.queue.join(small);
+  small.roomMade();
   await rig.time.pass(5 * TICK);
   assert.deepEqual(offered(small), [], "nothing more on a connection that was told to end");
+  assert.equal(rig.queue.inFlight, 1);
   await rig.cut(small);
   small.resume(new RecordingLink(5, 50));
   await rig.time.pass(TICK);
@@ -428,7 +431,35 @@ Deno.test("06 section 6 a late PUBACK of an answered job does not touch the next
   assert.equal(rig.queue.inFlight, 1);
 });
 
+Deno.test("D14.3 a late PUBACK of an earlier delivery does not count for the job's next one", async () => {
+  const rig = await QueueRig.open({ visibilityTimeoutMs: 1_000 });
+  rig.publish("a");
+  const worker = rig.worker("w");
+  await rig.time.pass(TICK);
+  const first = last(worker);
+  await rig.answer(worker, first, "return");
+  await rig.time.pass(TICK);
+  await rig.puback(worker, first);
+  await rig.time.pass(60_000);
+  assert.deepEqual(offered(worker), ["a", "a"]);
+  assert.equal(rig.queue.inFlight, 1, "the second is not acknowledged: no deadline");
+});
+
 // ------------------------------------------------------------------------------ timeouts and returns
+
+Deno.test("D14.1 the deadline of an answered job is not that of the worker's next one", async () => {
+  const rig = await QueueRig.open({ visibilityTimeoutMs: 1_000 });
+  rig.publish("a");
+  rig.publish("b");
+  const worker = rig.worker("w");
+  await rig.time.pass(TICK);
+  await rig.puback(worker, last(worker));
+  await rig.answer(worker, last(worker), "ack");
+  await rig.time.pass(60_000);
+  await rig.answer(worker, last(worker), "ack");
+  assert.deepEqual(offered(worker), ["a", "b"]);
+  assert.equal(rig.queue.store.depth(), 0);
+});
 
 Deno.test("D14.1 the visibility timeout starts at PUBACK, and without one there is none", async () => {
   const rig = await QueueRig.open({ visibilityTimeoutMs: 1_000 });
@@ -648,6 +679,16 @@ Deno.test("D14.25 a job too old at hand-over is moved, and the worker gets the n
   await rig.time.pass(TICK);
   assert.deepEqual(offered(worker), ["young"]);
   assert.equal((await rig.deadLetters()).length, 1);
+});
+
+Deno.test("D14.25 a job exactly as old as allowed, or without a receipt time, is offered", async () => {
+  const rig = await QueueRig.open({ jobExpiresAfterMs: 1_000 });
+  rig.publish("edge");
+  rig.publish("untimed", { timestamp: 0n });
+  await rig.time.pass(1_000 - TICK);
+  const workers = [rig.worker("v"), rig.worker("w")];
+  await rig.time.pass(TICK);
+  assert.deepEqual(workers.map(offered), [["edge"], ["untimed"]]);
 });
 
 Deno.test("D14.25 a job with a worker expires on hand-back, this attempt counted", async () => {

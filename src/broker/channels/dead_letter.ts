@@ -143,11 +143,11 @@ export class DeadLetterMoves {
       offset,
       error: errorText(error),
     });
-    this.retrySoon();
+    this.#retrySoon();
   }
 
   /** Arms a sweep a little later: something that should have moved has not. */
-  retrySoon(): void {
+  #retrySoon(): void {
     if (this.#retrying) return;
     this.#retrying = true;
     this.context.timers.after(RETRY_MS, () => {

@@ -375,9 +375,7 @@ export class QueueChannel implements WorkerEvents {
     }
     const outcome = await this.#release(held, loss, spend);
     if (outcome === "spent") {
-      if (!await this.moves.moveHeld(offer, "attempts_exhausted", undefined)) {
-        this.moves.retrySoon();
-      }
+      await this.moves.moveHeld(offer, "attempts_exhausted", undefined);
     } else if (outcome === "available") {
       if (loss === "return") this.statistics.returned++;
       else if (loss === "timeout") this.statistics.redelivered++;
