@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
-import type { Provider, PublishRow } from "../../../src/storage/contract.ts";
+import {
+  BROADCAST_LOG,
+  type Provider,
+  type PublishRow,
+  type SessionRecord,
+} from "../../../src/storage/contract.ts";
 import {
   appended,
   counters,
@@ -127,6 +132,37 @@ export function boundsScript(subject: Subject): void {
     assert.ok(removed > 0);
     const next = provider.append("events").next();
     assert.deepEqual(await submit(provider, [appended(provider.append("events"), full)]), [next]);
+  });
+
+  Deno.test(`${name}: S109 the broadcast log makes room for other writes, sparing what is on a wire`, async () => {
+    await using opened = await subject.open(subject.bound);
+    const { provider } = opened;
+    const log = provider.append(BROADCAST_LOG);
+    const session: SessionRecord = {
+      clientId: "c1",
+      expiry: 60,
+      awaySince: 1n,
+      subscriptions: [],
+      will: undefined,
+      willDue: 0n,
+      window: 10,
+    };
+    await provider.sessions().begin(session, 1, "answering");
+    for (let i = 0; i < 20; i++) {
+      await submit(provider, [appended(log, message("t", KILOBYTE))]);
+    }
+    const put = [{ packetId: 1, offset: 2, qos: 1 as const, state: "sent" as const, group: "" }];
+    await provider.sessions().change({ clientId: "c1", put, drop: [] }, "connected");
+    while (
+      await submit(provider, [appended(provider.append("events"), message("t", KILOBYTE))]) !==
+        "full"
+    );
+    const answer = await log.readFrom(log.floor(), 100, 1_000_000);
+    assert.ok(!answer.belowFloor);
+    assert.deepEqual(answer.records.map(({ offset }) => offset), [2]);
+    assert.equal(log.floor(), 2);
+    assert.equal(log.next(), 21);
+    assert.equal(await submit(provider, [appended(log, message("t", KILOBYTE))]), "full");
   });
 
   Deno.test(`${name}: S6 a refused entry leaves nothing, whichever of its rows is refused`, async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { systemClock } from "../../../src/platform/clock.ts";
-import { BROADCAST_LOG, RETAINED, type SessionRecord } from "../../../src/storage/contract.ts";
+import { RETAINED, type SessionRecord } from "../../../src/storage/contract.ts";
 import { ByteCount } from "../../../src/storage/memory/byte_count.ts";
 import { sessionCharge } from "../../../src/storage/memory/session_charge.ts";
 import { MemorySessionStore } from "../../../src/storage/memory/session_store.ts";
@@ -15,8 +15,6 @@ import {
   submit,
 } from "../conformance/subject.ts";
 import { memory } from "../conformance/memory_subject.ts";
-
-const KILOBYTE = "x".repeat(1_000);
 
 function session(clientId: string, filters: string[] = []): SessionRecord {
   return {
@@ -160,25 +158,4 @@ Deno.test("D14.22 a dead letter for another provider's channel is refused, and t
   assert.equal(queue.depth(), 1);
   assert.equal(foreign.next(), 1);
   assert.equal((await queue.offer(0))?.offset, 1);
-});
-
-Deno.test("S109 the broadcast log makes room for other writes, sparing what is on a wire", async () => {
-  await using opened = await memory.open(memory.bound);
-  const { provider } = opened;
-  const log = provider.append(BROADCAST_LOG);
-  await provider.sessions().begin(session("c1"), 1, "answering");
-  for (let i = 0; i < 20; i++) {
-    await submit(provider, [appended(log, message("t", KILOBYTE))]);
-  }
-  const put = [{ packetId: 1, offset: 2, qos: 1 as const, state: "sent" as const, group: "" }];
-  await provider.sessions().change({ clientId: "c1", put, drop: [] }, "connected");
-  while (
-    await submit(provider, [appended(provider.append("events"), message("t", KILOBYTE))]) !== "full"
-  );
-  const answer = await log.readFrom(log.floor(), 100, 1_000_000);
-  assert.ok(!answer.belowFloor);
-  assert.deepEqual(answer.records.map(({ offset }) => offset), [2]);
-  assert.equal(log.floor(), 2);
-  assert.equal(log.next(), 21);
-  assert.equal(await submit(provider, [appended(log, message("t", KILOBYTE))]), "full");
 });
