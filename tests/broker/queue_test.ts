@@ -451,14 +451,13 @@ Deno.test("D14.1 the deadline of an answered job is not that of the worker's nex
   const rig = await QueueRig.open({ visibilityTimeoutMs: 1_000 });
   rig.publish("a");
   rig.publish("b");
+  rig.publish("c");
   const worker = rig.worker("w");
   await rig.time.pass(TICK);
   await rig.puback(worker, last(worker));
   await rig.answer(worker, last(worker), "ack");
   await rig.time.pass(60_000);
-  await rig.answer(worker, last(worker), "ack");
   assert.deepEqual(offered(worker), ["a", "b"]);
-  assert.equal(rig.queue.store.depth(), 0);
 });
 
 Deno.test("D14.1 the visibility timeout starts at PUBACK, and without one there is none", async () => {
