@@ -17,7 +17,7 @@ function blockLines(block: Block, schema: SchemaNode): string[] {
   for (const [name, child] of schema.children) {
     const setting = block.settings.get(name);
     if (setting !== undefined) {
-      if (printed(setting)) lines.push(...settingLines(name, setting));
+      lines.push(...settingLines(name, setting));
       continue;
     }
     const under = block.blocks.get(name);
@@ -25,11 +25,6 @@ function blockLines(block: Block, schema: SchemaNode): string[] {
     else if (block.lists.has(name)) lines.push(...listLines(name, block.list(name), child));
   }
   return lines;
-}
-
-function printed(setting: Setting): boolean {
-  const { key, written } = setting;
-  return written || typeof key.default === "string" || key.default?.unprinted !== true;
 }
 
 /** A heading only where something stands under it. */

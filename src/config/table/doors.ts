@@ -71,7 +71,7 @@ function nameKey(door: string): Key {
   return {
     path: `${door}.name`,
     kind: { of: "text", fault: nameFault },
-    default: { says: "the kind of door", unprinted: true },
+    default: { says: "the kind of door" },
     doc: "Listener id in logs and routes; needed as soon as there are two doors of a kind.",
   };
 }
@@ -108,7 +108,7 @@ export const DOOR_KEYS: readonly Key[] = [
   {
     path: "broker.mqtt.listen",
     kind: block,
-    default: { says: `tcp on ${DEFAULT_MQTT_ADDRESS} when no door is written`, unprinted: true },
+    default: { says: `tcp on ${DEFAULT_MQTT_ADDRESS} when no door is written` },
     doc: "Every MQTT door, by kind.",
   },
   {

@@ -74,8 +74,6 @@ export interface Derived {
     root: (path: string) => Value | undefined,
     name: string,
   ) => string | undefined;
-  /** True: `--output` leaves the default out. */
-  readonly unprinted?: true;
 }
 
 export interface Key {
