@@ -18,12 +18,13 @@ export interface Delivered {
 
 /**
  * A durable consumer of the channel over many lives of the broker. Knows by itself where it may be
- * resumed: never past the lowest record whose PUBACK it did not send.
+ * resumed: never past the lowest record whose PUBACK it did not send since it was last resumed. (What
+ * it acknowledged in an earlier life, and the broker had not stored, it is sent again.)
  */
 export class DurableReader {
   /** By offset: what came under it since `forget`. */
   readonly delivered = new Map<number, Delivered>();
-  #acknowledged = new Set<number>();
+  readonly #acknowledged = new Set<number>();
   #lowest = 1;
   #stopped = false;
   #client: WireClient | undefined;
@@ -63,6 +64,8 @@ export class DurableReader {
    */
   read(from: number, manner: Manner, last = Infinity): void {
     this.#stopped = false;
+    this.#lowest = from;
+    this.#acknowledged.clear();
     this.#work = this.#readOn(from, manner, last);
   }
 

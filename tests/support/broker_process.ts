@@ -202,8 +202,11 @@ export class BrokerProcess {
       }, START_MS);
     } catch (error) {
       await this.kill();
+      const { code, signal } = await this.#ended;
       const output = this.lines.slice(from).join("\n");
-      throw new Error(`${(error as Error).message}; it wrote:\n${output}`);
+      throw new Error(
+        `${(error as Error).message}; it ended with ${signal ?? code} and wrote:\n${output}`,
+      );
     }
   }
 
