@@ -191,11 +191,11 @@ export class Broker {
     request: SubscribeRequest,
     answer: SubscribeAnswer,
   ): Promise<void> {
-    await this.#answering(session, () => this.#subscriptions.subscribe(session, request, answer));
+    await this.#changing(session, () => this.#subscriptions.subscribe(session, request, answer));
   }
 
   unsubscribe(session: Session, filters: readonly string[]): Promise<ReasonCode[]> {
-    return this.#answering(session, () => this.#subscriptions.unsubscribe(session, filters));
+    return this.#changing(session, () => this.#subscriptions.unsubscribe(session, filters));
   }
 
   /** A request to a control topic; replies have left when it resolves. */
@@ -223,6 +223,11 @@ export class Broker {
     }
   }
 
+  /** As `#answering`, for what changes the session's record: in turn with a takeover of it. */
+  #changing<T>(session: Session, work: () => Promise<T>): Promise<T> {
+    return this.#answering(session, () => this.sessions.inTurn(session.clientId, work));
+  }
+
   /** Ends a client's connection, not its session. False when it is not connected. */
   hangUp(clientId: string, ending: { code: ReasonCode; reason: string } = HUNG_UP): boolean {
     const link = this.sessions.get(clientId)?.link;
@@ -233,8 +238,14 @@ export class Broker {
   /** Tells every connected client, and stores every session. Doors have stopped accepting. */
   async stopSessions(): Promise<void> {
     this.#sweeps.stop();
-    for (const channel of this.#channels) if (channel.kind === "queue") channel.stop();
+    await this.#stopQueues();
     await this.sessions.stop();
+    // What the ending connections gave back is written before the providers close.
+    await this.#stopQueues();
+  }
+
+  async #stopQueues(): Promise<void> {
+    for (const channel of this.#channels) if (channel.kind === "queue") await channel.stop();
   }
 
   /** Stores what is still owed and closes the providers. Every connection is gone. */

@@ -55,6 +55,7 @@ export class AckDrain {
   async #write(flushable: Flushable, urgency: Urgency): Promise<void> {
     try {
       await flushable.flush(urgency);
+      if (flushable.dirty) this.add(flushable);
       if (this.#failing) {
         this.#failing = false;
         this.log.error("acknowledgements are stored again");

@@ -292,8 +292,31 @@ export class LogReader implements Source, Flushable {
     });
   }
 
-  resend(_entry: WindowEntry): boolean {
+  /** Options are those of the moment of sending (D8.11). */
+  resend(entry: WindowEntry): boolean {
+    const { message } = entry.delivery;
+    const grant = this.session.grant(message);
+    entry.delivery = {
+      ...entry.delivery,
+      retain: grant !== undefined && grant.retainAsPublished && message.retain,
+      identifiers: grant?.identifiers ?? [],
+    };
     return true;
+  }
+
+  /** The cursor and the window as they are, for a store that lost them. */
+  image(): { readonly cursor: Offset; readonly inFlight: readonly InFlight[] } {
+    const inFlight: InFlight[] = [];
+    for (const [offset, { packetId, qos, state }] of this.#onWire) {
+      inFlight.push({
+        packetId,
+        offset,
+        qos,
+        state: state === "sent" ? "sent" : "received",
+        group: "",
+      });
+    }
+    return { cursor: this.#cursorNow(), inFlight };
   }
 
   #touch(): void {
@@ -319,7 +342,7 @@ export class LogReader implements Source, Flushable {
   /** Writes what changed, in one transaction (S101). Concurrent calls follow one another. */
   async flush(urgency: "answering" | "departed" | "connected" = "connected"): Promise<void> {
     while (this.#writing !== undefined) await this.#writing.catch(() => {});
-    if (!this.#changed || this.#closed || !this.session.durable) {
+    if (!this.#changed || this.#closed || !this.session.durable || this.session.frozen) {
       this.#unwritten = this.#onWire.size;
       return;
     }

@@ -76,6 +76,13 @@ export class Session {
   willDue: Nanoseconds = 0n;
   willTimer: Timer | undefined;
   expiryTimer: Timer | undefined;
+  /** The session store holds a record of it. */
+  stored = false;
+  /**
+   * A CONNECT is replacing it and has not been answered: nothing of it is written, since the store
+   * may already hold its successor (D6.3).
+   */
+  frozen = false;
   /** Set once by the one path that ends sessions. */
   ended = false;
   /** Broadcasts kept in memory for it. Set by the registry, right after the session is made. */

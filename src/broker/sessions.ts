@@ -24,6 +24,8 @@ const NEVER_SECONDS = 0xffff_ffff;
 /** What a refused write of a departed session waits before it is tried again (D6.13, D6.16). */
 const RETRY_MS = 1_000;
 
+const GIVE_BACK = "give a session back after a CONNACK that could not be written";
+
 /** A CONNECT after every check that depends on the packet and the credentials alone. */
 export interface ConnectRequest {
   /** Never empty: the door assigned one if the client sent none. */
@@ -78,6 +80,16 @@ export class Sessions {
 
   get size(): number {
     return this.#held.size;
+  }
+
+  /** Runs `work` in turn with every other change of the client's session (S26). */
+  async inTurn<T>(clientId: string, work: () => Promise<T>): Promise<T> {
+    const release = await this.#locks.acquire(clientId);
+    try {
+      return await work();
+    } finally {
+      release();
+    }
   }
 
   // ------------------------------------------------------------------------------------ beginning
@@ -143,7 +155,7 @@ export class Sessions {
       willDue: 0n,
       window: request.receiveMaximum,
     };
-    if (expiry > 0) await this.store.save(record, "answering");
+    await this.store.save(record, "answering");
     return {
       session,
       sessionPresent: true,
@@ -161,7 +173,10 @@ export class Sessions {
         session.resume(link);
         settle();
       },
-      abandon: () => this.#restore(before, settle),
+      abandon: () => {
+        this.#untilStored(GIVE_BACK, session.clientId, () => this.store.save(before, "answering"))
+          .then(settle);
+      },
     };
   }
 
@@ -173,14 +188,21 @@ export class Sessions {
     old.end({ code: Reason.SessionTakenOver, reason: "the client id connected elsewhere" });
   }
 
-  #restore(record: SessionRecord, settle: () => void): void {
-    this.#untilStored(
-      "give a session back after a CONNACK that could not be written",
-      record.clientId,
-      async () => {
-        await this.store.save(record, "answering");
-      },
-    ).then(settle);
+  /** The store forgot a session whose successor could not be answered: it is written back whole. */
+  #giveBack(session: Session, settle: () => void): void {
+    const image = session.log?.image() ?? { cursor: this.parts.log.store.next(), inFlight: [] };
+    this.#untilStored(GIVE_BACK, session.clientId, async () => {
+      await this.store.begin(session.record(), image.cursor, "answering");
+      if (image.inFlight.length > 0) {
+        await this.store.change(
+          { clientId: session.clientId, put: image.inFlight, drop: [] },
+          "answering",
+        );
+      }
+    }).then(() => {
+      session.frozen = false;
+      settle();
+    });
   }
 
   /** `passed`: channels whose stored position of `old` fell below the floor; the others are kept. */
@@ -196,23 +218,13 @@ export class Sessions {
     session.window.receiveMaximum = request.receiveMaximum;
     session.will = request.will;
     session.expiry = requestedExpiry;
-    const oldRecord = old?.durable ? old.record() : undefined;
-    if (session.durable) {
-      try {
-        await this.store.begin(session.record(), this.parts.log.store.next(), "answering");
-      } catch (error) {
-        if (
-          !(error instanceof StorageFailure) || error.kind !== "full" || request.will !== undefined
-        ) {
-          throw error;
-        }
-        // No room for the record: the session is granted for the connection only (02b 15).
-        session.expiry = 0;
-        this.context.counters.sessionsDropped++;
-        if (oldRecord !== undefined) await this.store.end(request.clientId, "answering");
-      }
-    } else if (oldRecord !== undefined) {
-      await this.store.end(request.clientId, "answering");
+    const replaces = old?.stored ?? false;
+    if (old !== undefined) old.frozen = true;
+    try {
+      await this.#store(session, replaces);
+    } catch (error) {
+      if (old !== undefined) old.frozen = false;
+      throw error;
     }
     return {
       session,
@@ -225,22 +237,39 @@ export class Sessions {
           session.ready = this.#retire(old, passed).then(() => kept);
         }
         this.#held.set(session.clientId, session);
-        if (session.durable) this.#addLogReader(session, this.parts.log.store.next());
+        if (session.stored) this.#addLogReader(session, this.parts.log.store.next());
         session.link = link;
         settle();
       },
       abandon: () => {
-        if (oldRecord !== undefined) return this.#restore(oldRecord, settle);
-        if (!session.durable) return settle();
+        if (old !== undefined && replaces) return this.#giveBack(old, settle);
+        if (old !== undefined) old.frozen = false;
+        if (!session.stored) return settle();
         this.#untilStored(
-          "drop a session whose CONNACK could not be written",
+          GIVE_BACK,
           session.clientId,
-          async () => {
-            await this.store.end(session.clientId, "departed");
-          },
+          () => this.store.end(session.clientId, "departed"),
         ).then(settle);
       },
     };
+  }
+
+  /** Stores a new session, and with it the end of the one it replaces, in one write (D6.5). */
+  async #store(session: Session, replaces: boolean): Promise<void> {
+    if (session.durable) {
+      try {
+        await this.store.begin(session.record(), this.parts.log.store.next(), "answering");
+        session.stored = true;
+        return;
+      } catch (error) {
+        const full = error instanceof StorageFailure && error.kind === "full";
+        if (!full || session.will !== undefined) throw error;
+        // No room for the record: the session is granted for the connection only (02b 15).
+        session.expiry = 0;
+        this.context.counters.sessionsDropped++;
+      }
+    }
+    if (replaces) await this.store.end(session.clientId, "answering");
   }
 
   #make(clientId: string, user: string): Session {
@@ -365,8 +394,9 @@ export class Sessions {
   }
 
   async #storeDeparture(session: Session): Promise<void> {
+    const release = await this.#locks.acquire(session.clientId);
     try {
-      await this.#writeDeparture(session);
+      if (session.link === undefined && !session.ended) await this.#writeDeparture(session);
     } catch (error) {
       this.context.log.error("cannot store a disconnect; it is tried again every second", {
         client: session.clientId,
@@ -375,6 +405,8 @@ export class Sessions {
       this.context.timers.after(RETRY_MS, () => {
         if (session.link === undefined && !session.ended) void this.#storeDeparture(session);
       });
+    } finally {
+      release();
     }
   }
 
@@ -399,12 +431,9 @@ export class Sessions {
   }
 
   async #expire(session: Session): Promise<void> {
-    const release = await this.#locks.acquire(session.clientId);
-    try {
+    await this.inTurn(session.clientId, async () => {
       if (session.link === undefined && !session.ended) await this.#end(session);
-    } finally {
-      release();
-    }
+    });
   }
 
   #hasExpired(session: Session): boolean {
@@ -417,9 +446,8 @@ export class Sessions {
 
   /** The one way a session ends (D6.10): its Will first, then everything kept for it. */
   async #end(session: Session): Promise<void> {
-    const wasStored = session.durable;
     await this.#retire(session, undefined);
-    if (!wasStored) return;
+    if (!session.stored) return;
     await this.#untilStored("end a session", session.clientId, async () => {
       await this.store.end(session.clientId, "departed");
     });
@@ -440,7 +468,7 @@ export class Sessions {
     }
     session.log?.close();
     const holds = this.parts.exactlyOnce.sessionEnded(session);
-    if (session.durable) await this.#dropPositions(session, readers);
+    if (session.stored) await this.#dropPositions(session, readers);
     await Promise.all([will, holds]);
   }
 
@@ -494,6 +522,7 @@ export class Sessions {
       session.window.receiveMaximum = record.window;
       this.#held.set(session.clientId, session);
       session.joined = false;
+      session.stored = true;
       this.#addLogReader(session, image.cursor);
       for (const subscription of record.subscriptions) {
         this.parts.subscriptions.restore(session, subscription);

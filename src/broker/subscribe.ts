@@ -80,6 +80,7 @@ export class Subscriptions {
     answer: SubscribeAnswer,
   ): Promise<void> {
     const kept = await session.ready;
+    if (session.link === undefined || session.ended) return;
     const outcomes = this.#decide(session, request);
     const granted = outcomes.filter((outcome): outcome is Grantable => !("reason" in outcome));
     const positions = await this.#positions(session, granted, kept);
@@ -254,7 +255,7 @@ export class Subscriptions {
   }
 
   async #save(session: Session, granted: readonly Grantable[]): Promise<Refusal | undefined> {
-    if (!session.durable || granted.length === 0) return undefined;
+    if (!session.stored || granted.length === 0) return undefined;
     const record = session.record();
     const subscriptions = new Map(record.subscriptions.map((each) => [each.filter, each]));
     for (const { subscription } of granted) subscriptions.set(subscription.filter, subscription);
@@ -338,7 +339,7 @@ export class Subscriptions {
   /** One code for each filter; a store that cannot forget a filter leaves the client subscribed. */
   async unsubscribe(session: Session, filters: readonly string[]): Promise<ReasonCode[]> {
     const held = filters.filter((filter) => session.subscriptions.has(filter));
-    if (session.durable && held.length > 0) {
+    if (session.stored && held.length > 0) {
       const record = session.record();
       const gone = new Set(held);
       try {

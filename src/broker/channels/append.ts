@@ -379,7 +379,8 @@ export class AppendConsumer implements Source, Flushable {
   async flush(urgency: Urgency): Promise<void> {
     while (this.#saving !== undefined) await this.#saving.catch(() => {});
     const position = this.position;
-    if (!this.#dirty || this.#closed || !this.session.durable) return;
+    const { durable, frozen } = this.session;
+    if (!this.#dirty || this.#closed || !durable || frozen) return;
     this.#dirty = false;
     if (position === this.#savedPosition) return;
     try {
