@@ -14,6 +14,9 @@ import { SqliteRecordStore } from "./record_store.ts";
 /** Offsets one removal takes in one transaction. */
 const OFFSETS_PER_REMOVAL = 500;
 
+/** Offsets one read of a search by time looks at, so that other reads come between. */
+const OFFSETS_PER_SEARCH = 20_000;
+
 const MQTT = "mqtt:";
 
 /** An append channel, a dead-letter channel or the broadcast log in a sqlite file. */
@@ -42,15 +45,18 @@ export class SqliteAppend extends SqliteRecordStore implements AppendStore {
   async firstAtOrAfter(
     time: Nanoseconds,
   ): Promise<{ readonly offset: Offset; readonly found: boolean }> {
-    const { index: store } = this.state;
-    const offset = await this.parts.reads.read<Offset | undefined>({
-      op: "firstAtOrAfter",
-      store,
-      time,
-    });
-    return offset === undefined
-      ? { offset: this.state.next, found: false }
-      : { offset, found: true };
+    const { state } = this;
+    for (let from = state.floor; from < state.next; from += OFFSETS_PER_SEARCH) {
+      const offset = await this.parts.reads.read<Offset | undefined>({
+        op: "firstAtOrAfter",
+        store: state.index,
+        time,
+        from,
+        end: from + OFFSETS_PER_SEARCH,
+      });
+      if (offset !== undefined) return { offset, found: true };
+    }
+    return { offset: state.next, found: false };
   }
 
   async trim(before: Nanoseconds, maxBytes: number | undefined): Promise<Removed> {

@@ -150,7 +150,14 @@ export type Read =
     readonly max: number;
     readonly maxBytes: number;
   }
-  | { readonly op: "firstAtOrAfter"; readonly store: number; readonly time: Nanoseconds }
+  | {
+    readonly op: "firstAtOrAfter";
+    readonly store: number;
+    readonly time: Nanoseconds;
+    /** Looks from here, below `end`. */
+    readonly from: Offset;
+    readonly end: Offset;
+  }
   | { readonly op: "position"; readonly store: number; readonly reader: string }
   | {
     readonly op: "hold";

@@ -117,7 +117,7 @@ export class PublishGroup {
       const entry = this.#entries[i];
       let outcome = refused?.get(i);
       if (outcome === undefined) {
-        const single = failures?.get(row);
+        const single = entry.rows.length === 0 ? undefined : failures?.get(row);
         outcome = single === undefined ? failure : new StorageFailure(single.kind, single.text);
         for (const published of entry.rows) {
           if (offsets !== undefined) published.offset = offsets[row];

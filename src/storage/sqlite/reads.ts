@@ -60,7 +60,8 @@ export class Reads {
       `${record} FROM records WHERE channel = ? AND offset >= ? ORDER BY offset LIMIT ?`,
     );
     this.#firstAtOrAfter = database.prepare(
-      "SELECT offset FROM records WHERE channel = ? AND timestamp >= ? ORDER BY offset LIMIT 1",
+      "SELECT offset FROM records WHERE channel = ? AND offset >= ? AND offset < ? " +
+        "AND timestamp >= ? ORDER BY offset LIMIT 1",
     );
     this.#position = database.prepare(
       "SELECT offset, expiry, last_seen FROM positions WHERE channel = ? AND reader = ?",
@@ -111,8 +112,8 @@ export class Reads {
       case "window":
         return this.#inTransaction(() => this.#readWindow(read));
       case "firstAtOrAfter": {
-        const row = this.#firstAtOrAfter.get(this.channels[read.store], read.time);
-        return row?.offset;
+        const { store, from, end, time } = read;
+        return this.#firstAtOrAfter.get(this.channels[store], from, end, time)?.offset;
       }
       case "position": {
         const row = this.#position.get(this.channels[read.store], read.reader);

@@ -77,7 +77,8 @@ export class WriteQueue {
   #running = false;
   #pumpIsDue = false;
   #lastTurn: "publish" | "session" = "session";
-  #lastPublishTurn: PublishTurn = "ungrouped";
+  #releasesRanLast = false;
+  #lastButReleases: PublishTurn = "ungrouped";
   #resets: ((answer: Answer | undefined) => void)[] = [];
   #packer = new Packer();
   #closed: StorageFailure | undefined;
@@ -234,7 +235,8 @@ export class WriteQueue {
 
   #runPublishTurn(): void {
     const turn = this.#choosePublishTurn();
-    this.#lastPublishTurn = turn;
+    this.#releasesRanLast = turn === "release";
+    if (turn !== "release") this.#lastButReleases = turn;
     if (turn === "publishes") this.#runPublishes();
     else if (turn === "release") this.#runWrites(take(this.#releases, RELIEFS_PER_GROUP));
     else this.#runWrites(this.#takeUngrouped());
@@ -244,11 +246,10 @@ export class WriteQueue {
   #choosePublishTurn(): PublishTurn {
     const publishes = this.#publishesAreDue();
     const ungrouped = this.#ungrouped.length > 0;
-    const last = this.#lastPublishTurn;
-    if (this.#releases.length > 0 && (last !== "release" || !publishes && !ungrouped)) {
+    if (this.#releases.length > 0 && (!this.#releasesRanLast || !publishes && !ungrouped)) {
       return "release";
     }
-    if (publishes && (!ungrouped || last !== "publishes")) return "publishes";
+    if (publishes && (!ungrouped || this.#lastButReleases === "ungrouped")) return "publishes";
     return "ungrouped";
   }
 
