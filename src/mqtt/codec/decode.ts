@@ -16,7 +16,8 @@ import { NO_PROPERTIES, type QoS } from "../../storage/record.ts";
 import { Reason } from "../../broker/reason.ts";
 import { MalformedPacket, ReturnCode } from "./fault.ts";
 import { NO_BYTES, type Reader } from "./primitives.ts";
-import { hasWildcard, readProperties, Section } from "./properties.ts";
+import { readProperties, Section } from "./properties.ts";
+import type { TopicCache } from "./text.ts";
 
 const PINGREQ = Object.freeze({ type: PacketType.Pingreq });
 
@@ -101,13 +102,13 @@ function reservedFlags(reader: Reader): never {
 
 /**
  * Decodes one packet: `reader` stands at its variable header and ends with it; the first byte has
- * passed `checkFirstByte`. Throws `MalformedPacket`.
+ * passed `checkFirstByte`. `topics` are those of the connection. Throws `MalformedPacket`.
  */
-export function decodePacket(reader: Reader, first: number): InboundPacket {
+export function decodePacket(reader: Reader, first: number, topics: TopicCache): InboundPacket {
   const type = first >> 4;
   switch (type) {
     case PacketType.Publish:
-      return decodePublish(reader, first);
+      return decodePublish(reader, first, topics);
     case PacketType.Puback:
     case PacketType.Pubrec:
     case PacketType.Pubrel:
@@ -283,8 +284,8 @@ function readUserName(reader: Reader): string {
 
 // ------------------------------------------------------------------------------------ PUBLISH (3.3)
 
-function decodePublish(reader: Reader, first: number): PublishPacket {
-  const topic = reader.textOrUndefined();
+function decodePublish(reader: Reader, first: number, topics: TopicCache): PublishPacket {
+  const topic = reader.topicOrUndefined(topics);
   if (topic === undefined) {
     throw new MalformedPacket(
       Reason.MalformedPacket,
@@ -295,7 +296,6 @@ function decodePublish(reader: Reader, first: number): PublishPacket {
       true,
     );
   }
-  if (hasWildcard(topic)) reader.fail(Reason.ProtocolError, "a PUBLISH topic has a wildcard");
   const qos = ((first >> 1) & 0x03) as QoS;
   const packetId = qos === 0 ? 0 : readPacketId(reader);
   const properties: PublishPacketProperties = reader.level === 5

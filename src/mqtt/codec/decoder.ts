@@ -3,6 +3,7 @@ import { checkFirstByte, decodePacket, readDeclaredLevel } from "./decode.ts";
 import { Reason } from "../../broker/reason.ts";
 import { MalformedPacket } from "./fault.ts";
 import { NO_BYTES, Reader } from "./primitives.ts";
+import { TopicCache } from "./text.ts";
 
 export interface DecoderOptions {
   /** Bytes of the largest packet accepted, fixed header included. */
@@ -30,6 +31,7 @@ export class Decoder {
   readonly #maximumPacketSize: number;
   readonly #maximumConnectSize: number;
   readonly #reader = new Reader();
+  readonly #topics = new TopicCache();
   /** The level that the CONNECT settled. */
   #level: 4 | 5 | undefined = undefined;
   #fault: MalformedPacket | undefined = undefined;
@@ -224,7 +226,7 @@ export class Decoder {
     reader.at = start + this.#headerSize;
     reader.end = start + this.#packetSize;
     this.#packetSize = 0;
-    const packet = decodePacket(reader, bytes[start]);
+    const packet = decodePacket(reader, bytes[start], this.#topics);
     if (this.#level === undefined) {
       this.#level = reader.level as 4 | 5;
       reader.inConnect = false;

@@ -8,9 +8,9 @@ import { type PagePool, sharedPages } from "./pages.ts";
 import {
   LARGEST_VARIABLE_BYTE_INTEGER,
   LONGEST_FIELD_BYTES,
-  textSize,
   variableByteIntegerSize,
 } from "./primitives.ts";
+import { textSize } from "./text.ts";
 import { PropertyId } from "./properties.ts";
 
 /** The largest packet the standard can express: first byte, Remaining Length and what it counts. */

@@ -1,4 +1,5 @@
-import { LONGEST_FIELD_BYTES, NO_BYTES, textSize } from "./primitives.ts";
+import { LONGEST_FIELD_BYTES, NO_BYTES } from "./primitives.ts";
+import { textSize } from "./text.ts";
 import { PAGE_BYTES, type PagePool } from "./pages.ts";
 
 /** A payload from this size on is sent from where it lies, not copied into the page. */

@@ -1,4 +1,5 @@
 import { MalformedPacket } from "./fault.ts";
+import { decodeText, hasWildcard, type TopicCache } from "./text.ts";
 import { Reason, type ReasonCode } from "../../broker/reason.ts";
 
 /** The largest Variable Byte Integer (1.5.5). */
@@ -6,10 +7,10 @@ export const LARGEST_VARIABLE_BYTE_INTEGER = 268_435_455;
 /** The longest UTF-8 string or binary value, in bytes (1.5.4, 1.5.6). */
 export const LONGEST_FIELD_BYTES = 65_535;
 
-export const NO_BYTES: Uint8Array = new Uint8Array(0);
+/** Below this a loop copies faster than the call that would. */
+const FEW_BYTES = 64;
 
-/** Fatal, and a byte order mark is a character like any other (1.5.4-3). */
-const utf8Decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+export const NO_BYTES: Uint8Array = new Uint8Array(0);
 
 /** Reads the fields of one packet (1.5) between `at` and `end`; throws `MalformedPacket`. */
 export class Reader {
@@ -69,11 +70,14 @@ export class Reader {
 
   /** Binary Data, copied: it outlives the read buffer. */
   binary(): Uint8Array {
-    const length = this.twoByteInteger();
+    const { bytes } = this;
+    const end = this.#fieldEnd();
     const start = this.at;
-    if (start + length > this.end) this.overrun();
-    this.at = start + length;
-    return this.bytes.slice(start, start + length);
+    this.at = end;
+    if (end - start > FEW_BYTES) return bytes.slice(start, end);
+    const copy = new Uint8Array(end - start);
+    for (let i = start; i < end; i++) copy[i - start] = bytes[i];
+    return copy;
   }
 
   /** A UTF-8 Encoded String; `what` names it in the fault. */
@@ -87,11 +91,31 @@ export class Reader {
 
   /** The same, for a caller with a fault of its own: undefined when 1.5.4 forbids the bytes. */
   textOrUndefined(): string | undefined {
-    const length = this.twoByteInteger();
+    const end = this.#fieldEnd();
     const start = this.at;
-    if (start + length > this.end) this.overrun();
-    this.at = start + length;
-    return decodeText(this.bytes, start, start + length);
+    this.at = end;
+    return decodeText(this.bytes, start, end);
+  }
+
+  /** The same for a Topic Name; one that has wildcards fails. */
+  topicOrUndefined(topics: TopicCache): string | undefined {
+    const end = this.#fieldEnd();
+    const start = this.at;
+    this.at = end;
+    const known = topics.find(this.bytes, start, end);
+    if (known !== undefined) return known;
+    const topic = decodeText(this.bytes, start, end);
+    if (topic === undefined) return undefined;
+    if (hasWildcard(topic)) this.fail(Reason.ProtocolError, "a PUBLISH topic has a wildcard");
+    topics.keep(topic, end - start);
+    return topic;
+  }
+
+  /** Reads the length of a string or of Binary Data; answers where the field ends. */
+  #fieldEnd(): number {
+    const end = this.twoByteInteger() + this.at;
+    if (end > this.end) this.overrun();
+    return end;
   }
 
   /** A view of everything that is left. */
@@ -114,39 +138,7 @@ export class Reader {
   }
 }
 
-/** The string in `bytes[start, end)`, or undefined when 1.5.4 forbids it. */
-export function decodeText(bytes: Uint8Array, start: number, end: number): string | undefined {
-  if (start === end) return "";
-  let text: string;
-  try {
-    text = utf8Decoder.decode(bytes.subarray(start, end));
-  } catch {
-    return undefined; // The only error a fatal decoder knows: these bytes are no UTF-8.
-  }
-  return text.includes("\0") ? undefined : text;
-}
-
 /** Bytes that `value` takes as a Variable Byte Integer. */
 export function variableByteIntegerSize(value: number): number {
   return value < 0x80 ? 1 : value < 0x4000 ? 2 : value < 0x200000 ? 3 : 4;
-}
-
-/** UTF-8 length of `text` as an encoder writes it: a lone surrogate counts as U+FFFD. */
-export function textSize(text: string): number {
-  const length = text.length;
-  let size = length;
-  for (let i = 0; i < length; i++) {
-    const code = text.charCodeAt(i);
-    if (code < 0x80) continue;
-    if (code < 0x800) {
-      size += 1;
-    } else {
-      size += 2;
-      if (code >= 0xd800 && code <= 0xdbff && i + 1 < length) {
-        const next = text.charCodeAt(i + 1);
-        if (next >= 0xdc00 && next <= 0xdfff) i++; // a pair: two units, four bytes
-      }
-    }
-  }
-  return size;
 }

@@ -1,6 +1,7 @@
 import { NO_PROPERTIES } from "../../storage/record.ts";
 import { Reason } from "../../broker/reason.ts";
 import type { Reader } from "./primitives.ts";
+import { hasWildcard } from "./text.ts";
 
 /** Where properties stand: a bit for each packet that has a property section, and one for the Will. */
 export const Section = {
@@ -330,11 +331,6 @@ function store(
   value: number | string | Uint8Array,
 ): void {
   (properties as Record<string, unknown>)[row.key] = value;
-}
-
-/** True when `topic` cannot be a Topic Name (4.7.1). */
-export function hasWildcard(topic: string): boolean {
-  return topic.includes("#") || topic.includes("+");
 }
 
 function illegal(reader: Reader, row: PropertyRow): never {

@@ -325,3 +325,37 @@ Deno.test("1.5.4 a byte order mark stays part of the string", () => {
   const connect = decodeConnect(encodeConnect({ clientId: "\ufeffx" }));
   assert.equal(connect.type === 1 && connect.clientId, "\ufeffx");
 });
+
+Deno.test("1.5.4 every character is taken as it is, U+FFFD and the noncharacters too", () => {
+  const texts = [
+    "\ufffd",
+    "a\ufffd\ufeff",
+    "\ufeff",
+    "\u0001\u007f\u0080",
+    "\uffff\ufffe",
+    "\u{10ffff}",
+  ];
+  for (
+    const clientId of [...texts, "ascii", "longer than a few ASCII characters", "größe".repeat(50)]
+  ) {
+    const connect = decodeConnect(encodeConnect({ clientId }));
+    assert.equal(connect.type === 1 && connect.clientId, clientId);
+  }
+});
+
+Deno.test("[MQTT-1.5.4-1] bad UTF-8 is found at any place of strings of any length", () => {
+  for (const length of [1, 3, 4, 5, 11, 12, 13, 16, 40]) {
+    for (const bad of ["ff", "c3", "eda080", "e0808a", "f4908080", "00"].map(hex)) {
+      for (const at of [0, length >> 1, length]) {
+        const value = join(
+          new Uint8Array(at).fill(0x61),
+          bad,
+          new Uint8Array(length - at).fill(0x61),
+        );
+        assert.equal(faultInConnect(rawConnect(5, 2, two(value.length), value)).code, 0x81);
+        const mixed = join(new TextEncoder().encode("\ufffdé"), value);
+        assert.equal(faultInConnect(rawConnect(5, 2, two(mixed.length), mixed)).code, 0x81);
+      }
+    }
+  }
+});

@@ -10,6 +10,7 @@ import {
   text,
   two,
 } from "../../support/mqtt_bytes.ts";
+import { seeded } from "../../support/random.ts";
 import { decodeAll, decodeOne, faultAfterConnect } from "./support.ts";
 
 const LEVELS: readonly Level[] = [4, 5];
@@ -87,6 +88,24 @@ Deno.test("3.3.2.1 strings that look alike are kept apart, topic after topic", (
       }
     }
   }
+});
+
+Deno.test("3.3.2.1 topics come out as sent, however many there are and whatever their order", () => {
+  const random = seeded("topics");
+  const topics = Array.from({ length: 300 }, (_, i) => {
+    return i % 50 === 0
+      ? `größe/${i}`
+      : `${random.pick(["a", "plant/pump/x".repeat(12), "b/c"])}/${i}`;
+  });
+  // Runs over few topics, then over all of them, then few again: a cache learns, gives up and learns again.
+  for (const among of [1, 8, 40, 300, 1, 8]) {
+    const sent = Array.from({ length: 2000 }, () => topics[random.below(among)]);
+    const bytes = join(...sent.map((topic) => encodePublish({ topic, payload: "p" })));
+    assert.deepEqual(decodeMany(5, bytes), sent);
+  }
+  const wave = [...topics, ...topics, topics[1], topics[1], topics[2], ...topics];
+  const bytes = join(...wave.map((topic) => encodePublish({ level: 4, topic })));
+  assert.deepEqual(decodeMany(4, bytes), wave);
 });
 
 function decodeMany(level: Level, bytes: Uint8Array): string[] {
