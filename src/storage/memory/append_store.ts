@@ -1,12 +1,12 @@
 import type { Nanoseconds } from "../../platform/clock.ts";
-import type {
-  AppendStore,
-  BelowFloor,
-  Position,
-  Removed,
+import {
+  type AppendStore,
+  type BelowFloor,
+  type Position,
+  type Removed,
   StorageFailure,
-  Urgency,
-  Window,
+  type Urgency,
+  type Window,
 } from "../contract.ts";
 import { type Message, type Offset, recordSize, type StoredRecord } from "../record.ts";
 import type { ByteCount } from "./byte_count.ts";
@@ -165,6 +165,16 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
   }
 
   savePosition(position: Position, _urgency: Urgency): Promise<void> {
+    const { reader, offset } = position;
+    if (offset > this.nextOffset) {
+      // It may lag, never lead (S38), and no start would load it (S57).
+      return Promise.reject(
+        new StorageFailure(
+          "failed",
+          `${reader} would stand at ${offset} in ${this.channel}, past its end ${this.nextOffset}`,
+        ),
+      );
+    }
     this.#positions.set(position.reader, position);
     return Promise.resolve();
   }
@@ -200,9 +210,9 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
   override restore(state: ChannelState): void {
     super.restore(state);
     let bytes = 0;
-    for (const record of state.records) {
-      this.#records.push(record);
-      bytes += recordSize(record.message);
+    for (const { offset, message } of state.records) {
+      this.#records.push({ offset, message: this.own(message) });
+      bytes += recordSize(message);
     }
     for (const position of state.positions) this.#positions.set(position.reader, position);
     this.#bytes = bytes;

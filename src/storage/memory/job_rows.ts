@@ -145,7 +145,7 @@ export class MemoryJobRows extends MemoryStore implements JobRows {
     super.restore(state);
     let bytes = 0;
     for (const job of state.jobs) {
-      this.#jobs.push(job);
+      this.#jobs.push({ ...job, message: ownedMessage(job.message) });
       bytes += recordSize(job.message);
     }
     this.#bytes = bytes;

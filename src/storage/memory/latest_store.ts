@@ -122,9 +122,9 @@ export class MemoryLatestStore extends MemoryStore implements LatestStore {
 
   override restore(state: ChannelState): void {
     super.restore(state);
-    for (const record of state.records) {
-      this.#values.set(record.message.topic, record);
-      this.count.adjust(recordSize(record.message));
+    for (const { offset, message } of state.records) {
+      this.#values.set(message.topic, { offset, message: ownedMessage(message) });
+      this.count.adjust(recordSize(message));
     }
   }
 }

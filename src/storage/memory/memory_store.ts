@@ -89,12 +89,15 @@ export abstract class MemoryStore implements RecordStore {
   /** A copy of everything, in this turn (S24). */
   abstract copy(): ChannelState;
 
-  /** Takes what a snapshot held; before anything else was stored. Charged without asking (S79). */
+  /**
+   * Takes what a snapshot held, before anything else was stored; its payloads are views of the file's bytes.
+   * Charged without asking (S79).
+   */
   restore(state: ChannelState): void {
     this.nextOffset = state.next;
     this.floorOffset = state.floor;
     for (const hold of state.holds) {
-      this.#holds.set(holdKey(hold.clientId, hold.packetId), hold);
+      this.putHold(hold);
       this.count.adjust(recordSize(hold.message));
     }
   }

@@ -17,6 +17,7 @@ import {
 import { ownedMessage, recordSize } from "../record.ts";
 import { QueueLeases } from "../queue_leases.ts";
 import { readerEnded } from "../readers.ts";
+import { SnapshotKeeper, type SnapshotSettings } from "../snapshot/keeper.ts";
 import { MemoryAppendStore } from "./append_store.ts";
 import { ByteCount } from "./byte_count.ts";
 import { MemoryJobRows } from "./job_rows.ts";
@@ -24,7 +25,7 @@ import { MemoryLatestStore } from "./latest_store.ts";
 import type { MemoryStore } from "./memory_store.ts";
 import { PayloadSlabs } from "./payload_slabs.ts";
 import { MemorySessionStore } from "./session_store.ts";
-import type { ProviderState } from "./state.ts";
+import type { ChannelState, ProviderState } from "./state.ts";
 
 export interface MemoryProviderOptions {
   readonly name: string;
@@ -34,11 +35,13 @@ export interface MemoryProviderOptions {
   readonly reserveBytes: number;
   readonly clock: Clock;
   readonly log: Log;
+  /** Undefined: nothing outlives the process. */
+  readonly snapshots?: SnapshotSettings;
 }
 
 /**
- * A provider that keeps everything in process (S2): a write is done when the call returns, and nothing
- * outlives the process.
+ * A provider that keeps everything in process (S2): a write is done when the call returns. With snapshots, a
+ * graceful stop writes it to a directory and a start reads it from there; a crash loses what came since.
  */
 export class MemoryProvider implements Provider {
   readonly kind = "memory";
@@ -51,15 +54,22 @@ export class MemoryProvider implements Provider {
   #queues = new Map<string, QueueLeases<MemoryJobRows>>();
   #sessions: MemorySessionStore;
   #entries = 0;
+  #snapshots: SnapshotKeeper | undefined;
+  /** Holds that the snapshots had lost, until they are counted. */
+  #abandonedHolds = 0;
 
   constructor(private readonly options: MemoryProviderOptions) {
     this.name = options.name;
     const { maxBytes, reserveBytes } = options;
     this.#count = new ByteCount(maxBytes, reserveBytes, (bytes) => this.#takeFromLog(bytes));
-    this.#sessions = new MemorySessionStore(this.#count, options.clock);
+    this.#sessions = new MemorySessionStore(
+      this.#count,
+      options.clock,
+      () => this.#appends.get(BROADCAST_LOG)?.next() ?? 0,
+    );
   }
 
-  open(stores: readonly StoreSpec[]): Promise<void> {
+  async open(stores: readonly StoreSpec[]): Promise<void> {
     for (const { channel, kind } of stores) {
       switch (kind) {
         case "append":
@@ -75,15 +85,41 @@ export class MemoryProvider implements Provider {
         }
       }
     }
-    const { maxBytes, reserveBytes, log } = this.options;
-    if (maxBytes !== undefined) {
-      log.info("a memory provider is bounded", {
-        provider: this.name,
-        publishes_stop_at: maxBytes - reserveBytes,
-        reserve: reserveBytes,
-      });
+    const { snapshots, clock, log } = this.options;
+    if (snapshots !== undefined) {
+      const keeper = new SnapshotKeeper(this.name, snapshots, clock, log);
+      const loaded = await keeper.open(stores, (state) => this.#restore(state));
+      this.#sessions.restore(loaded.sessions, loaded.groups);
+      this.#abandonedHolds = loaded.abandonedHolds;
+      this.#snapshots = keeper;
     }
-    return Promise.resolve();
+    this.#sayBound();
+  }
+
+  #restore(state: ChannelState): void {
+    const { name, kind } = state;
+    if (kind === "append") this.#appends.get(name)?.restore(state);
+    else if (kind === "latest") this.#latests.get(name)?.restore(state);
+    else this.#queues.get(name)?.rows.restore(state);
+  }
+
+  /** Where publishes stop (S181), and whether a snapshot brought more than that (S79). */
+  #sayBound(): void {
+    const { maxBytes, reserveBytes, log } = this.options;
+    if (maxBytes === undefined) return;
+    const { used } = this.#count;
+    const fields = {
+      provider: this.name,
+      publishes_stop_at: maxBytes - reserveBytes,
+      reserve: reserveBytes,
+      bytes: used,
+    };
+    log.info("a memory provider is bounded", fields);
+    if (used <= maxBytes - reserveBytes) return;
+    log.warn("a memory provider holds more than its bound: publishes wait for room", {
+      ...fields,
+      session_bytes: this.#sessions.bytes(),
+    });
   }
 
   #newAppend(channel: string): MemoryAppendStore {
@@ -203,7 +239,8 @@ export class MemoryProvider implements Provider {
     readonly abandoned: number;
   }> {
     const kept: (Omit<Hold, "message"> & { readonly channel: string })[] = [];
-    let abandoned = 0;
+    let abandoned = this.#abandonedHolds;
+    this.#abandonedHolds = 0;
     for (const store of this.#stores()) {
       const { channel } = store;
       for (const { clientId, packetId, heldAt } of store.holds()) {
@@ -238,8 +275,11 @@ export class MemoryProvider implements Provider {
     };
   }
 
-  close(): Promise<void> {
-    return Promise.resolve();
+  /** Writes the snapshots, if there are any. @throws StorageFailure when one did not land (S71) */
+  async close(): Promise<void> {
+    const keeper = this.#snapshots;
+    this.#snapshots = undefined;
+    await keeper?.close(this.copy());
   }
 }
 

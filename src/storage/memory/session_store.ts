@@ -38,14 +38,22 @@ export class MemorySessionStore implements SessionStore {
   /** How many windows a log message is in: taken from the log for room only when in none (S109). */
   #onWire = new Map<Offset, number>();
 
-  constructor(private readonly count: ByteCount, private readonly clock: Clock) {}
+  /** `logNext` is the next offset of the broadcast log: nothing points past it, or no start would load it. */
+  constructor(
+    private readonly count: ByteCount,
+    private readonly clock: Clock,
+    private readonly logNext: () => Offset,
+  ) {}
 
   isOnWire(offset: Offset): boolean {
     return this.#onWire.has(offset);
   }
 
-  isHeld(clientId: string): boolean {
-    return this.#sessions.has(clientId);
+  /** What the sessions are charged in all. */
+  bytes(): number {
+    let bytes = 0;
+    for (const session of this.#sessions.values()) bytes += session.bytes;
+    return bytes;
   }
 
   load(): Promise<{
@@ -69,13 +77,16 @@ export class MemorySessionStore implements SessionStore {
     _urgency: Urgency,
     groups: readonly GroupImage[] = [],
   ): Promise<void> {
+    if (cursor > this.logNext()) return aheadOfLog(record.clientId, cursor);
     const bytes = sessionCharge(record);
     const old = this.#sessions.get(record.clientId);
     const refusal = this.#charge(bytes - (old?.bytes ?? 0));
     if (refusal !== undefined) return refusal;
-    if (old !== undefined) this.#forget(old);
+    if (old !== undefined) {
+      this.#forget(old);
+      this.#endGroupsLeftBy(old.record);
+    }
     this.#keep({ record, bytes, cursor, inFlight: new Map() });
-    if (old !== undefined) this.#endGroupsLeftBy(old.record);
     for (const group of groups) this.#found(group);
     return Promise.resolve();
   }
@@ -91,7 +102,9 @@ export class MemorySessionStore implements SessionStore {
     const refusal = this.#charge(bytes - session.bytes);
     if (refusal !== undefined) return refusal;
     this.#countMembers(session.record, -1);
-    session.record = record;
+    // A client that came back with a smaller window still has on its wire what the larger one let out.
+    const used = session.inFlight.size;
+    session.record = record.window < used ? { ...record, window: used } : record;
     session.bytes = bytes;
     this.#countMembers(record, 1);
     for (const name of groups?.end ?? []) this.#groups.delete(name);
@@ -124,6 +137,13 @@ export class MemorySessionStore implements SessionStore {
     if (session === undefined) return notHeld(change.clientId);
     for (const { name } of change.groups ?? []) {
       if (!this.#groups.has(name)) return refused(`the shared group ${name} is not kept`);
+    }
+    const next = this.logNext();
+    if (change.cursor !== undefined && change.cursor > next) {
+      return aheadOfLog(change.clientId, change.cursor);
+    }
+    for (const { offset } of change.put) {
+      if (offset >= next) return aheadOfLog(change.clientId, offset);
     }
     const dropped = change.drop.filter(({ packetId, offset }) =>
       session.inFlight.get(packetId)?.offset === offset
@@ -236,6 +256,10 @@ export class MemorySessionStore implements SessionStore {
 
 function notHeld(clientId: string): Promise<never> {
   return refused(`the session of ${clientId} is not kept`);
+}
+
+function aheadOfLog(clientId: string, offset: Offset): Promise<never> {
+  return refused(`session ${clientId} would point at ${offset}, which the broadcast log never had`);
 }
 
 function refused(message: string): Promise<never> {

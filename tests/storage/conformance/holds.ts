@@ -100,7 +100,6 @@ export function holdsScript(subject: Subject): void {
   });
 
   Deno.test(`${name}: S105 S106 holds are recovered at the start, those refused abandoned`, async () => {
-    if (!subject.outlivesStop) return;
     await using opened = await subject.open();
     let { provider } = opened;
     await submit(provider, [held(provider.append("events"), "kept", 1, message("t", "a"))]);

@@ -225,7 +225,6 @@ export function queueScript(subject: Subject): void {
   });
 
   Deno.test(`${name}: S33 S34 D14.28 after a restart every job is available with its attempts`, async () => {
-    if (!subject.outlivesStop) return;
     await using opened = await subject.open();
     let queue = await enqueue(opened.provider, "a", "b", "c");
     queue.setBackoff({ kind: "linear", baseMs: 1e9 });

@@ -177,19 +177,17 @@ function removeFromLog(dice: Dice): readonly [string, Step] {
 function position(dice: Dice): readonly [string, Step] {
   const reader = dice.roll(4) === 0 ? "bridge:up" : sessionReader(dice.one(CLIENTS));
   const log = dice.one(["events", "audit"]);
-  const saved = {
-    reader,
-    offset: dice.roll(50),
-    expiry: dice.roll(3),
-    lastSeen: BigInt(dice.roll(9)),
-  };
+  const [back, expiry, lastSeen] = [dice.roll(9), dice.roll(3), BigInt(dice.roll(9))];
   const drop = dice.roll(4) === 0;
   return [`position ${log} ${reader} ${drop}`, async (provider) => {
     const store = provider.append(log);
     const before = await store.position(reader);
     let outcome: unknown = drop;
     if (drop) outcome = await store.dropPosition(reader, "connected");
-    else await store.savePosition(saved, "connected");
+    else {
+      const offset = Math.max(1, store.next() - back);
+      await store.savePosition({ reader, offset, expiry, lastSeen }, "connected");
+    }
     const shown = before && `${before.offset} ${before.expiry} ${before.lastSeen}`;
     return `${shown} ${outcome} ${store.lowestPosition()}`;
   }];
@@ -343,12 +341,21 @@ export async function everything(provider: Provider): Promise<string> {
   return parts.join("\n");
 }
 
-/** Sessions as a start finds them. Both providers drop then what a cursor has passed. */
-export async function sessions(provider: Provider): Promise<string> {
+/** What a start finds: sessions with S65 applied, holds, and the positions that are not over. */
+export async function atStart(provider: Provider): Promise<string> {
   const { sessions } = await provider.sessions().load();
-  return sessions.map(({ record, cursor, inFlight }) =>
-    `${record.clientId} ${record.expiry} ${cursor} [${
+  const parts = sessions.map(({ record, cursor, inFlight }) =>
+    `${record.clientId} ${record.expiry} ${record.awaySince} ${cursor} [${
       inFlight.map(({ packetId, offset }) => `${packetId}:${offset}`).sort()
     }]`
-  ).sort().join("\n");
+  ).sort();
+  const { kept, abandoned } = await provider.recoverHolds((_, { packetId }) => packetId !== 2);
+  parts.push(`${abandoned} holds abandoned`);
+  const holds = kept.map(({ channel, clientId, packetId, heldAt }) =>
+    `${channel} ${clientId} ${packetId} ${heldAt}`
+  );
+  parts.push(...holds.sort());
+  const dropped = await provider.sweepPositions((clientId) => clientId === "c1", 2_000_000_000n);
+  parts.push(`${dropped} positions dropped`);
+  return parts.join("\n");
 }

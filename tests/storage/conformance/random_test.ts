@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { memory } from "./memory_subject.ts";
-import { type Deliveries, Dice, draw, everything } from "./random_steps.ts";
+import { atStart, type Deliveries, Dice, draw, everything } from "./random_steps.ts";
 import { sqliteWithoutReaders, sqliteWithReaders } from "./sqlite_subject.ts";
 
 const SEEDS = 20;
 const STEPS = 300;
-/** Everything both hold is compared after so many steps. */
-const STEPS_A_LOOK = 50;
+/** After so many steps everything both hold is compared, and once more after a restart of both. */
+const STEPS_A_RUN = 75;
 
 /** One more seed than those of every run: `SEED=n deno test -A tests/storage/conformance`. */
 async function seeds(): Promise<number[]> {
@@ -33,12 +33,15 @@ for (const seed of await seeds()) {
       ]);
       done.push(`${i} ${name}: ${answers[0]}`);
       assert.equal(answers[1], answers[0], `seed ${seed} after\n${done.slice(-15).join("\n")}`);
-      if (i % STEPS_A_LOOK !== STEPS_A_LOOK - 1) continue;
-      assert.equal(
-        await everything(other.provider),
-        await everything(one.provider),
-        `seed ${seed} after\n${done.slice(-STEPS_A_LOOK).join("\n")}`,
-      );
+      if (i % STEPS_A_RUN !== STEPS_A_RUN - 1) continue;
+      const after = `seed ${seed} after\n${done.slice(-STEPS_A_RUN).join("\n")}`;
+      const before = await everything(one.provider);
+      assert.equal(await everything(other.provider), before, after);
+      await Promise.all([one.restart(), other.restart()]);
+      for (const { leases } of deliveries) leases.length = 0;
+      assert.equal(await everything(one.provider), before, after);
+      assert.equal(await everything(other.provider), before, after);
+      assert.equal(await atStart(other.provider), await atStart(one.provider), after);
     }
   });
 }

@@ -54,7 +54,6 @@ function sqlite(name: string, readConnections: number): Subject {
     name,
     open: (bound) => openSqlite(readConnections, bound),
     bound: { maxBytes: 1024 * 1024, reserveBytes: 128 * 1024 },
-    outlivesStop: true,
   };
 }
 

@@ -24,8 +24,6 @@ export interface Subject {
   open(bound?: Bound): Promise<Opened>;
   /** A bound under which some hundred records of 1 KB fit. */
   readonly bound: Bound;
-  /** Whether what is kept outlives a graceful stop. */
-  readonly outlivesStop: boolean;
 }
 
 export interface Bound {

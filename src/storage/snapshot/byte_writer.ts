@@ -1,0 +1,100 @@
+import type { Nanoseconds } from "../../platform/clock.ts";
+import type { Offset } from "../record.ts";
+
+const FIRST_BYTES = 64 * 1024;
+/** Strings up to this are copied unit by unit while they are ASCII; longer ones by the runtime. */
+const SHORT_TEXT = 64;
+
+/** The primitives of the snapshot format (S55), little-endian, into a buffer that grows. */
+export class ByteWriter {
+  #bytes = new Uint8Array(FIRST_BYTES);
+  #view = new DataView(this.#bytes.buffer);
+  #length = 0;
+  readonly #encoder = new TextEncoder();
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** What was written since the last `clear`; valid until the next write. */
+  written(): Uint8Array {
+    return this.#bytes.subarray(0, this.#length);
+  }
+
+  clear(): void {
+    this.#length = 0;
+  }
+
+  u8(value: number): void {
+    this.#grow(1);
+    this.#bytes[this.#length++] = value;
+  }
+
+  bool(value: boolean): void {
+    this.u8(value ? 1 : 0);
+  }
+
+  u16(value: number): void {
+    this.#grow(2);
+    this.#view.setUint16(this.#length, value, true);
+    this.#length += 2;
+  }
+
+  u32(value: number): void {
+    this.#grow(4);
+    this.#view.setUint32(this.#length, value, true);
+    this.#length += 4;
+  }
+
+  offset(value: Offset): void {
+    this.#grow(8);
+    this.#view.setUint32(this.#length, value % 0x1_0000_0000, true);
+    this.#view.setUint32(this.#length + 4, Math.floor(value / 0x1_0000_0000), true);
+    this.#length += 8;
+  }
+
+  time(value: Nanoseconds): void {
+    this.#grow(8);
+    this.#view.setBigInt64(this.#length, value, true);
+    this.#length += 8;
+  }
+
+  bytes(value: Uint8Array): void {
+    this.u32(value.byteLength);
+    this.raw(value);
+  }
+
+  raw(value: Uint8Array): void {
+    this.#grow(value.byteLength);
+    this.#bytes.set(value, this.#length);
+    this.#length += value.byteLength;
+  }
+
+  text(value: string): void {
+    const { length } = value;
+    this.#grow(4 + 3 * length);
+    const start = this.#length + 4;
+    let written = 0;
+    if (length <= SHORT_TEXT) {
+      while (written < length) {
+        const unit = value.charCodeAt(written);
+        if (unit > 0x7f) break;
+        this.#bytes[start + written++] = unit;
+      }
+    }
+    if (written < length) {
+      written = this.#encoder.encodeInto(value, this.#bytes.subarray(start)).written;
+    }
+    this.#view.setUint32(this.#length, written, true);
+    this.#length = start + written;
+  }
+
+  #grow(bytes: number): void {
+    const needed = this.#length + bytes;
+    if (needed <= this.#bytes.byteLength) return;
+    const larger = new Uint8Array(Math.max(needed, 2 * this.#bytes.byteLength));
+    larger.set(this.#bytes.subarray(0, this.#length));
+    this.#bytes = larger;
+    this.#view = new DataView(larger.buffer);
+  }
+}

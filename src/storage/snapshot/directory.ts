@@ -1,0 +1,116 @@
+/**
+ * What snapshots ask of a directory. Between the two halves of it stands everything a power cut can tell
+ * apart (S69); tests put a disk in its place that fails, or forgets what was not synced.
+ */
+export interface SnapshotDirectory {
+  readonly path: string;
+  /** Names of the files in it. */
+  list(): Promise<readonly string[]>;
+  /** Undefined when there is no such file. */
+  read(file: string): Promise<Uint8Array | undefined>;
+  /** A new, empty file for this user only, in the place of one of that name. */
+  create(file: string): Promise<NewFile>;
+  rename(from: string, to: string): Promise<void>;
+  remove(file: string): Promise<void>;
+  /** Makes the names of the files durable. */
+  sync(): Promise<void>;
+  /** Whether two names that differ in letter case alone are one file here. */
+  ignoresCase(file: string): Promise<boolean>;
+}
+
+export interface NewFile {
+  write(bytes: Uint8Array): Promise<void>;
+  /** Makes the bytes durable; on Darwin with the drive's own cache (S73). */
+  sync(): Promise<void>;
+  close(): void;
+}
+
+const OWNER_ONLY = 0o600;
+
+/** A directory of the filesystem. It has to exist. */
+export class FileDirectory implements SnapshotDirectory {
+  constructor(readonly path: string) {}
+
+  async list(): Promise<readonly string[]> {
+    const names: string[] = [];
+    for await (const entry of Deno.readDir(this.path)) if (entry.isFile) names.push(entry.name);
+    return names;
+  }
+
+  async read(file: string): Promise<Uint8Array | undefined> {
+    try {
+      return await Deno.readFile(this.#at(file));
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return undefined;
+      throw error;
+    }
+  }
+
+  async create(file: string): Promise<NewFile> {
+    const opened = await Deno.open(this.#at(file), {
+      write: true,
+      create: true,
+      truncate: true,
+      mode: OWNER_ONLY,
+    });
+    return {
+      async write(bytes) {
+        for (let written = 0; written < bytes.byteLength;) {
+          written += await opened.write(bytes.subarray(written));
+        }
+      },
+      sync: () => opened.sync(),
+      close: () => opened.close(),
+    };
+  }
+
+  rename(from: string, to: string): Promise<void> {
+    return Deno.rename(this.#at(from), this.#at(to));
+  }
+
+  remove(file: string): Promise<void> {
+    return Deno.remove(this.#at(file));
+  }
+
+  async sync(): Promise<void> {
+    using directory = await Deno.open(this.path, { read: true });
+    await directory.sync();
+  }
+
+  async ignoresCase(file: string): Promise<boolean> {
+    try {
+      const [one, other] = await Promise.all([
+        Deno.stat(this.#at(file)),
+        Deno.stat(this.#at(file.toUpperCase())),
+      ]);
+      return one.ino === other.ino && one.dev === other.dev;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return false;
+      throw error;
+    }
+  }
+
+  #at(file: string): string {
+    return `${this.path}/${file}`;
+  }
+}
+
+/** One sync of the directory for all renames that wait for one. */
+export class DirectorySync {
+  #next: Promise<void> | undefined;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(private readonly directory: SnapshotDirectory) {}
+
+  /** Resolves after a sync that began after this call. */
+  sync(): Promise<void> {
+    return this.#next ??= this.#running.then(() => {
+      this.#next = undefined;
+      const sync = this.directory.sync();
+      this.#running = sync.then(nothing, nothing);
+      return sync;
+    });
+  }
+}
+
+function nothing(): void {}
