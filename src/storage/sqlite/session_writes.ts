@@ -74,8 +74,11 @@ export class SessionWrites {
   ) {
     const prepare = (sql: string) => database.prepare(sql);
     this.#select = prepare("SELECT subscriptions FROM sessions WHERE client = ?");
+    // A client that came back with a smaller window still has on its wire what the larger one let out;
+    // a table past its window would refuse the next start (S98).
     this.#update = prepare(
-      "UPDATE sessions SET expiry = ?, away_since = ?, subscriptions = ?, window = ?, will = ?, " +
+      "UPDATE sessions SET expiry = ?, away_since = ?, subscriptions = ?, window = max(?, " +
+        "(SELECT count(*) FROM session_inflight WHERE client = sessions.client)), will = ?, " +
         "will_due = ? WHERE client = ?",
     );
     this.#insert = prepare(
