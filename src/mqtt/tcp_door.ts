@@ -90,6 +90,7 @@ export class TcpDoor {
 
   /** No new connections from now on. */
   stopAccepting(): void {
+    if (this.#closing) return;
     this.#closing = true;
     this.listener.close();
   }
