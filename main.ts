@@ -1,20 +1,17 @@
 /**
  * The one entry of the program: the broker and its storage workers start from this module and take
- * their role from the worker's name, so that bundling and compiling keep working.
+ * their role from the worker's name, so that bundling and compiling keep working. Each role imports
+ * what it needs and no more: a worker that loads the whole broker costs twice the memory.
  */
-import { main, realDependencies } from "./src/cli/main.ts";
-import { startBroker } from "./src/cli/start.ts";
-import { EMPTY_FILE_PAGES, PAGE_SIZE } from "./src/storage/sqlite/schema.ts";
-import { isStorageWorker, runStorageWorker } from "./src/storage/sqlite/worker.ts";
+import { isStorageWorker } from "./src/storage/sqlite/worker_name.ts";
 
 const role = (globalThis as { readonly name?: string }).name ?? "";
 
-if (isStorageWorker(role)) runStorageWorker();
-else {
+if (isStorageWorker(role)) {
+  const { runStorageWorker } = await import("./src/storage/sqlite/worker.ts");
+  runStorageWorker();
+} else {
+  const { run } = await import("./src/cli/run.ts");
   const spawn = (name: string) => new Worker(import.meta.url, { type: "module", name });
-  const dependencies = realDependencies(
-    (configuration) => startBroker(configuration, spawn),
-    EMPTY_FILE_PAGES * PAGE_SIZE,
-  );
-  Deno.exit(await main(Deno.args, dependencies));
+  Deno.exit(await run(Deno.args, spawn));
 }

@@ -16,7 +16,8 @@ import type { AppendStore, PublishEntry, PublishRow } from "../src/storage/contr
 import { type Message, NO_HEADERS, NO_PROPERTIES, recordSize } from "../src/storage/record.ts";
 import { SqliteProvider } from "../src/storage/sqlite/provider.ts";
 import { createSchema } from "../src/storage/sqlite/schema.ts";
-import { isStorageWorker, runStorageWorker } from "../src/storage/sqlite/worker.ts";
+import { runStorageWorker } from "../src/storage/sqlite/worker.ts";
+import { isStorageWorker } from "../src/storage/sqlite/worker_name.ts";
 
 const PAYLOAD_BYTES = 128;
 const GROUPS = [1, 8, 64, 256];

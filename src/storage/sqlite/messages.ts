@@ -17,10 +17,6 @@ import type { Pack, PackedRecords } from "./packing.ts";
  * answers its messages in the order it got them, one answer each, so nothing carries a number.
  */
 
-/** The role a worker takes is in its name: this, the role, a colon and the provider's name. */
-export const WORKER_NAME_PREFIX = "saguin-storage-";
-export type WorkerRole = "writer" | "reader" | "keeper";
-
 /** Kinds of publish rows, the `kind` of a packed row; `tag` is the store, `extra` a packet id. */
 export const RowKind = { Append: 0, Set: 1, Retain: 2, Enqueue: 3, Hold: 4 } as const;
 

@@ -30,12 +30,11 @@ import type {
   ReaderRequest,
   StoredHold,
   StoredPosition,
-  WorkerRole,
   WriterRequest,
 } from "./messages.ts";
 import { ReadPool } from "./read_pool.ts";
 import { SqliteSessions } from "./sessions.ts";
-import { workerName } from "./worker.ts";
+import { workerName, type WorkerRole } from "./worker_name.ts";
 import { WorkerLink } from "./worker_link.ts";
 import { type PublishCommit, WriteQueue } from "./write_queue.ts";
 

@@ -1,6 +1,6 @@
 import { Keeper } from "./keeper.ts";
-import { WORKER_NAME_PREFIX, type WorkerRole } from "./messages.ts";
 import { Reader } from "./reader.ts";
+import { roleOf } from "./worker_name.ts";
 import { Writer } from "./writer.ts";
 
 /** The part of a worker's global scope that this room uses. */
@@ -34,20 +34,4 @@ function buffersOf(answer: unknown): Transferable[] {
   const value = (answer as { value?: { records?: { buffer?: ArrayBuffer } } }).value;
   const buffer = value?.records?.buffer;
   return buffer !== undefined && buffer.byteLength >= HANDED_OVER_BYTES ? [buffer] : [];
-}
-
-/** Whether a module that runs under this name runs as a storage worker. */
-export function isStorageWorker(name: string): boolean {
-  return name.startsWith(WORKER_NAME_PREFIX);
-}
-
-export function workerName(role: WorkerRole, provider: string): string {
-  return `${WORKER_NAME_PREFIX}${role}:${provider}`;
-}
-
-function roleOf(name: string): WorkerRole {
-  for (const role of ["writer", "reader", "keeper"] as const) {
-    if (name.startsWith(`${WORKER_NAME_PREFIX}${role}:`)) return role;
-  }
-  throw new Error(`"${name}" is not the name of a storage worker`);
 }
