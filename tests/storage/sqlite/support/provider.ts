@@ -3,6 +3,7 @@ import type { Log, LogFields } from "../../../../src/platform/log.ts";
 import { HeapTimers } from "../../../../src/platform/timers.ts";
 import {
   type AppendStore,
+  type Provider,
   type PublishEntry,
   type PublishRow,
   type StorageFailure,
@@ -145,7 +146,7 @@ export function message(
 
 /** Submits rows as one entry; resolves with the failure it was settled with, if any. */
 export function publish(
-  provider: SqliteProvider,
+  provider: Pick<Provider, "submit">,
   ...rows: PublishRow[]
 ): Promise<StorageFailure | undefined> {
   let bytes = 0;
