@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { crc32c } from "../../../src/storage/snapshot/crc32c.ts";
+import {
+  decodeChannels,
+  decodeManifest,
+  decodeSessions,
+} from "../../../src/storage/snapshot/decode.ts";
+import { openFile } from "../../../src/storage/snapshot/file_header.ts";
+import { FileKind, SnapshotFault } from "../../../src/storage/snapshot/format.ts";
+import { Dice } from "../conformance/random_steps.ts";
+import { ForgetfulDirectory } from "./forgetful_directory.ts";
+import { live, World } from "./world.ts";
+
+const SPOILED_A_FILE = 1_500;
+
+const DECODERS = {
+  [FileKind.Channels]: decodeChannels,
+  [FileKind.Manifest]: decodeManifest,
+  [FileKind.Sessions]: decodeSessions,
+};
+
+function spoil(dice: Dice, whole: Uint8Array): Uint8Array {
+  let bytes = whole.slice();
+  for (let i = 1 + dice.roll(3); i > 0; i--) {
+    const at = 45 + dice.roll(Math.max(1, bytes.byteLength - 49));
+    switch (dice.roll(4)) {
+      case 0:
+        bytes[at] ^= 1 << dice.roll(8);
+        break;
+      case 1: {
+        const cut = 49 + dice.roll(bytes.byteLength - 48);
+        bytes = bytes.slice(0, Math.min(cut, bytes.byteLength));
+        break;
+      }
+      case 2:
+        // A length or a count that lies.
+        if (at + 8 < bytes.byteLength) {
+          new DataView(bytes.buffer).setUint32(
+            at,
+            dice.one([0xffffffff, 0x7fffffff, 1 << 20]),
+            true,
+          );
+        }
+        break;
+      default: {
+        const longer = new Uint8Array(bytes.byteLength + 1 + dice.roll(20));
+        longer.set(bytes);
+        bytes = longer;
+      }
+    }
+  }
+  // With a checksum that holds, so that what is behind it is reached.
+  const end = bytes.byteLength - 4;
+  new DataView(bytes.buffer).setUint32(end, crc32c(bytes.subarray(0, end)), true);
+  return bytes;
+}
+
+Deno.test("S46 S54 spoiled snapshots are named faults or whole, never anything else", async () => {
+  const path = await Deno.makeTempDir({ prefix: "saguin-snapshot-" });
+  try {
+    const world = new World();
+    const directory = new ForgetfulDirectory(path);
+    const provider = await world.start(directory);
+    for (const run of ["a", "b", "c"]) await live(provider, run);
+    await world.stop(provider);
+    for (const name of directory.names()) {
+      const whole = directory.get(name)!;
+      let faults = 0;
+      for (let seed = 1; seed <= SPOILED_A_FILE; seed++) {
+        const bytes = spoil(new Dice(seed), whole);
+        try {
+          const { header, body } = openFile(bytes, undefined);
+          DECODERS[header.kind](body);
+        } catch (error) {
+          assert.ok(error instanceof SnapshotFault, `${name}, seed ${seed}: ${error}`);
+          faults++;
+        }
+      }
+      assert.ok(faults > SPOILED_A_FILE / 4, `${name}: only ${faults} faults`);
+    }
+  } finally {
+    await Deno.remove(path, { recursive: true });
+  }
+});
