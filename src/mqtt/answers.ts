@@ -6,6 +6,11 @@ export type AnswerKind = 0 | 1 | 2;
 
 const PENDING: unique symbol = Symbol("pending");
 
+const NO_KINDS = new Uint8Array(0);
+const NO_IDS = new Uint16Array(0);
+const NO_SIZES = new Float64Array(0);
+const NO_OUTCOMES: never[] = [];
+
 /** First size of the ring; it doubles up to what the connection lets wait. */
 const FIRST_SLOTS = 8;
 
@@ -14,10 +19,11 @@ const FIRST_SLOTS = 8;
  * that order whatever order the stores settle them in (MQTT-4.6.0-2, DESIGN section 2).
  */
 export class Answers implements Answerer {
-  #kinds = new Uint8Array(FIRST_SLOTS);
-  #packetIds = new Uint16Array(FIRST_SLOTS);
-  #sizes = new Float64Array(FIRST_SLOTS);
-  #outcomes: (Refusal | undefined | typeof PENDING)[] = new Array(FIRST_SLOTS).fill(undefined);
+  // Nothing is allocated before the first publish: most connections of a fleet are idle subscribers.
+  #kinds = NO_KINDS;
+  #packetIds = NO_IDS;
+  #sizes = NO_SIZES;
+  #outcomes: (Refusal | undefined | typeof PENDING)[] = NO_OUTCOMES;
   /** Token of the oldest unanswered publish, and of the next one to come. */
   #head = 0;
   #next = 0;
@@ -73,13 +79,14 @@ export class Answers implements Answerer {
 
   #grow(): void {
     const size = this.#kinds.length;
-    const kinds = new Uint8Array(size * 2);
-    const packetIds = new Uint16Array(size * 2);
-    const sizes = new Float64Array(size * 2);
-    const outcomes = new Array(size * 2).fill(undefined);
+    const grown = size === 0 ? FIRST_SLOTS : size * 2;
+    const kinds = new Uint8Array(grown);
+    const packetIds = new Uint16Array(grown);
+    const sizes = new Float64Array(grown);
+    const outcomes = new Array(grown).fill(undefined);
     for (let token = this.#head; token < this.#next; token++) {
       const from = token & (size - 1);
-      const to = token & (size * 2 - 1);
+      const to = token & (grown - 1);
       kinds[to] = this.#kinds[from];
       packetIds[to] = this.#packetIds[from];
       sizes[to] = this.#sizes[from];
