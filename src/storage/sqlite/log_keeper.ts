@@ -18,7 +18,8 @@ const MOST_PASSES = 3;
 export interface LogKeeperOptions {
   readonly provider: string;
   readonly pageSize: number;
-  readonly keeper: WorkerLink<KeeperRequest>;
+  /** The worker that copies, started and opened when it is first needed. */
+  keeper(): Promise<WorkerLink<KeeperRequest>>;
   readonly log: Log;
   /** Gives the writer a turn to start the log again; reads are held back meanwhile. */
   resetLog(answered: (answer: Answer | undefined) => void): void;
@@ -40,7 +41,7 @@ export class LogKeeper {
   }
 
   looked({ logFrames }: Sizes): void {
-    if (logFrames < this.#copiedAtFrames) this.#started(logFrames);
+    if (logFrames < this.#copiedAtFrames) this.#started();
     if (this.#busy || this.#closed) return;
     if (logFrames >= this.#resetAfterFrames) this.#copy(1, true);
     else if (logFrames - this.#copiedAtFrames >= COPY_AFTER_BYTES / this.options.pageSize) {
@@ -53,29 +54,41 @@ export class LogKeeper {
   }
 
   /** The log began again. */
-  #started(frames: number): void {
-    this.#copiedAtFrames = Math.min(frames, 0);
+  #started(): void {
+    this.#copiedAtFrames = 0;
     this.#resetAfterFrames = RESET_AFTER_BYTES / this.options.pageSize;
   }
 
   #copy(pass: number, thenReset: boolean): void {
     this.#busy = true;
-    this.options.keeper.ask<Answer>({ ask: "checkpoint" }, [], (answer, death) => {
-      this.#busy = false;
-      if (death !== undefined || this.#closed) return;
-      if ("failure" in answer) {
-        return this.options.log.warn("cannot copy the log of a storage provider into its file", {
-          provider: this.options.provider,
-          error: answer.failure.text,
-        });
-      }
-      const { log, copied } = answer.value as Copied;
-      this.#copiedAtFrames = copied;
-      if (!thenReset) return;
-      const left = (log - copied) * this.options.pageSize;
-      if (left > LEFT_FOR_WRITER_BYTES && pass < MOST_PASSES) return this.#copy(pass + 1, true);
-      this.#reset();
+    this.options.keeper().then(
+      (keeper) =>
+        keeper.ask<Answer>({ ask: "checkpoint" }, [], (answer, death) => {
+          this.#busy = false;
+          if (death !== undefined || this.#closed) return;
+          if ("failure" in answer) this.#notCopied(answer.failure.text);
+          else this.#copied(answer.value as Copied, pass, thenReset);
+        }),
+      (error) => {
+        this.#busy = false;
+        if (!this.#closed) this.#notCopied(errorText(error));
+      },
+    );
+  }
+
+  #notCopied(why: string): void {
+    this.options.log.warn("cannot copy the log of a storage provider into its file", {
+      provider: this.options.provider,
+      error: why,
     });
+  }
+
+  #copied({ log, copied }: Copied, pass: number, thenReset: boolean): void {
+    this.#copiedAtFrames = copied;
+    if (!thenReset) return;
+    const left = (log - copied) * this.options.pageSize;
+    if (left > LEFT_FOR_WRITER_BYTES && pass < MOST_PASSES) this.#copy(pass + 1, true);
+    else this.#reset();
   }
 
   #reset(): void {
@@ -84,7 +97,7 @@ export class LogKeeper {
       this.#busy = false;
       if (answer === undefined) return;
       const outcome = "value" in answer ? answer.value as Sizes & { reset: boolean } : undefined;
-      if (outcome?.reset) return this.#started(0);
+      if (outcome?.reset) return this.#started();
       const frames = outcome?.logFrames ?? this.#resetAfterFrames;
       this.#resetAfterFrames = frames + RETRY_AFTER_BYTES / this.options.pageSize;
       if ("failure" in answer) {

@@ -69,8 +69,6 @@ export interface SqliteProviderOptions {
 interface Open {
   readonly lock: ProviderLock;
   readonly writer: WorkerLink<WriterRequest>;
-  readonly readers: readonly WorkerLink<ReaderRequest>[];
-  readonly keeper: WorkerLink<KeeperRequest>;
   readonly writes: WriteQueue;
   readonly reads: ReadPool;
   readonly flusher: LogFlusher;
@@ -91,6 +89,9 @@ export class SqliteProvider implements Provider {
   #pages = 0;
   #pageSize = 0;
   #closing: Promise<void> | undefined;
+  /** Every worker started, the writer first. */
+  #workers: WorkerLink<never>[] = [];
+  #keeper: Promise<WorkerLink<KeeperRequest>> | undefined;
 
   constructor(private readonly options: SqliteProviderOptions) {
     this.name = options.name;
@@ -99,10 +100,9 @@ export class SqliteProvider implements Provider {
   async open(specs: readonly StoreSpec[]): Promise<void> {
     const { filePath, name } = this.options;
     const lock = ProviderLock.take(filePath + ".lock", name);
-    const started: { terminate(): void }[] = [];
     try {
       const publishWaits = new SharedArrayBuffer(4);
-      const writer = this.#start<WriterRequest>("writer", started, (death) => this.#died(death));
+      const writer = this.#start<WriterRequest>("writer");
       const opened = await this.#first<Opened>(writer, {
         ask: "open",
         filePath,
@@ -114,35 +114,38 @@ export class SqliteProvider implements Provider {
         publishWaits,
       });
       const channels = specs.map((spec) => spec.channel);
-      const open = { ask: "open", filePath, channels } as const;
-      const readers: WorkerLink<ReaderRequest>[] = [];
-      for (let i = 0; i < this.options.readConnections; i++) {
-        const reader = this.#start<ReaderRequest>("reader", started, (death) => this.#died(death));
-        readers.push(reader);
-      }
-      const keeper = this.#start<KeeperRequest>("keeper", started, (death) => this.#died(death));
-      for (const worker of [...readers, keeper]) await this.#first(worker, open);
-      this.#open = this.#assemble(specs, opened, new Int32Array(publishWaits), {
+      const reader = this.options.readConnections === 0
+        ? undefined
+        : await this.#another<ReaderRequest>("reader", channels);
+      this.#open = this.#assemble(channels, specs, opened, new Int32Array(publishWaits), {
         lock,
         writer,
-        readers,
-        keeper,
+        reader,
       });
       this.#sayBound(opened);
     } catch (error) {
-      for (const worker of started) worker.terminate();
+      for (const worker of this.#workers) worker.terminate();
+      this.#workers = [];
       lock.abandon();
       throw error;
     }
   }
 
-  #start<Request>(
-    role: WorkerRole,
-    started: { terminate(): void }[],
-    died: (cause: Error) => void,
-  ): WorkerLink<Request> {
-    const link = new WorkerLink<Request>(this.options.spawn(workerName(role, this.name)), died);
-    started.push(link);
+  #start<Request>(role: WorkerRole): WorkerLink<Request> {
+    const worker = this.options.spawn(workerName(role, this.name));
+    const link = new WorkerLink<Request>(worker, (cause) => this.#died(cause));
+    this.#workers.push(link as WorkerLink<never>);
+    return link;
+  }
+
+  /** Starts a worker beside the writer and opens its connection. */
+  async #another<Request extends ReaderRequest | KeeperRequest>(
+    role: "reader" | "keeper",
+    channels: readonly string[],
+  ): Promise<WorkerLink<Request>> {
+    const link = this.#start<Request>(role);
+    const { filePath } = this.options;
+    await this.#first(link as WorkerLink<ReaderRequest>, { ask: "open", filePath, channels });
     return link;
   }
 
@@ -165,10 +168,13 @@ export class SqliteProvider implements Provider {
   }
 
   #assemble(
+    channels: readonly string[],
     specs: readonly StoreSpec[],
     opened: Opened,
     publishWaits: Int32Array,
-    workers: Pick<Open, "lock" | "writer" | "readers" | "keeper">,
+    { lock, writer, reader }: Pick<Open, "lock" | "writer"> & {
+      readonly reader: WorkerLink<ReaderRequest> | undefined;
+    },
   ): Open {
     const { options } = this;
     const { filePath, timers, log, name: provider } = options;
@@ -176,7 +182,15 @@ export class SqliteProvider implements Provider {
     applyCounters(states, opened.counters);
     this.#pageSize = opened.pageSize;
     this.#pages = opened.pages;
-    const reads = new ReadPool(filePath, workers.readers, workers.writer);
+    const reads = new ReadPool({
+      filePath,
+      most: options.readConnections,
+      reader,
+      another: () => this.#another("reader", channels),
+      writer,
+      notStarted: (error) =>
+        log.warn("cannot start another read worker", { provider, error: errorText(error) }),
+    });
     const resetLog = (answered: (answer: Answer | undefined) => void) => {
       reads.pause();
       writes.resetLog((answer) => {
@@ -202,13 +216,13 @@ export class SqliteProvider implements Provider {
     const logKeeper = new LogKeeper({
       provider,
       pageSize: opened.pageSize,
-      keeper: workers.keeper,
+      keeper: () => this.#keeper ??= this.#another("keeper", channels),
       log,
       resetLog,
     });
     const writes: WriteQueue = new WriteQueue({
       filePath,
-      writer: workers.writer,
+      writer,
       states,
       publishCommit: options.publishCommit,
       publishWaits,
@@ -239,7 +253,7 @@ export class SqliteProvider implements Provider {
     });
     const broadcastLog = stores.get(BROADCAST_LOG) as SqliteAppend | undefined;
     const sessions = new SqliteSessions(writes, options.clock, broadcastLog);
-    return { ...workers, writes, reads, flusher, logKeeper, stores, sessions };
+    return { lock, writer, writes, reads, flusher, logKeeper, stores, sessions };
   }
 
   /** What `max_bytes` came to in pages (S181). */
@@ -392,8 +406,9 @@ export class SqliteProvider implements Provider {
     open.logKeeper.close();
     await open.reads.drain(closed);
     try {
-      for (const worker of [...open.readers, open.keeper]) {
-        await this.#first(worker, { ask: "close" });
+      const [, ...beside] = this.#workers;
+      for (const worker of beside) {
+        await this.#first(worker as WorkerLink<ReaderRequest>, { ask: "close" });
       }
       const whole = await this.#first<boolean>(open.writer, { ask: "close" });
       if (!whole) this.#sayNotWhole("another program reads it");
@@ -402,7 +417,7 @@ export class SqliteProvider implements Provider {
       this.#sayNotWhole(errorText(error));
     }
     open.flusher.close();
-    for (const worker of [...open.readers, open.keeper, open.writer]) worker.terminate();
+    for (const worker of this.#workers) worker.terminate();
     open.lock.release();
     log.debug("storage is closed", { provider: this.name, path: filePath });
   }

@@ -9,35 +9,46 @@ interface QueuedRead {
   reject(failure: StorageFailure): void;
 }
 
+export interface ReadPoolOptions {
+  readonly filePath: string;
+  /** Read workers that may run at once; 0: the writer reads (S112, S116). */
+  readonly most: number;
+  /** The first of them, opened. */
+  readonly reader: WorkerLink<ReaderRequest> | undefined;
+  /** Starts and opens another one. */
+  another(): Promise<WorkerLink<ReaderRequest>>;
+  readonly writer: Pick<WorkerLink<ReadRequest>, "ask">;
+  /** Another one could not be started; those that run go on. */
+  notStarted(error: unknown): void;
+}
+
 /**
  * Hands reads to whichever read worker is free, one at a time each; with none, to the writer, where a
- * read waits for the running commit only (S112, S116).
+ * read waits for the running commit only (S112, S116). Workers past the first start when a read has to
+ * wait: each costs some 10 MB.
  */
 export class ReadPool {
   #waiting = new Fifo<QueuedRead>();
-  #idle: WorkerLink<ReaderRequest>[];
+  #idle: WorkerLink<ReaderRequest>[] = [];
+  #started = 0;
+  #starting = false;
   #paused = false;
   #closed: StorageFailure | undefined;
   #running = 0;
   #onceIdle: (() => void) | undefined;
 
-  constructor(
-    private readonly filePath: string,
-    readers: readonly WorkerLink<ReaderRequest>[],
-    private readonly writer: Pick<WorkerLink<ReadRequest>, "ask">,
-  ) {
-    this.#idle = [...readers];
-    this.readers = readers.length;
+  constructor(private readonly options: ReadPoolOptions) {
+    if (options.reader === undefined) return;
+    this.#idle.push(options.reader);
+    this.#started = 1;
   }
-
-  private readonly readers: number;
 
   /** @throws StorageFailure */
   read<T>(read: Read): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.#closed !== undefined) return reject(this.#closed);
       const queued = { read, resolve: resolve as (value: unknown) => void, reject };
-      if (this.readers === 0) return this.#ask(this.writer, queued, () => {});
+      if (this.#started === 0) return this.#ask(this.options.writer, queued, () => {});
       this.#waiting.push(queued);
       this.#next();
     });
@@ -71,6 +82,21 @@ export class ReadPool {
         this.#next();
       });
     }
+    if (this.#waiting.length > 0 && this.#idle.length === 0) this.#startAnother();
+  }
+
+  #startAnother(): void {
+    if (this.#starting || this.#started >= this.options.most) return;
+    this.#starting = true;
+    this.options.another().then((reader) => {
+      this.#starting = false;
+      this.#started++;
+      this.#idle.push(reader);
+      this.#next();
+    }, (error) => {
+      // Not tried again: what runs serves all.
+      if (this.#closed === undefined) this.options.notStarted(error);
+    });
   }
 
   #ask(
@@ -83,7 +109,7 @@ export class ReadPool {
       this.#running--;
       if (death === undefined) freed();
       if (death !== undefined) {
-        const text = `storage ${this.filePath}: a read worker ended: ${death.message}`;
+        const text = `storage ${this.options.filePath}: a read worker ended: ${death.message}`;
         reject(this.#closed ?? new StorageFailure("failed", text));
       } else if ("value" in answer) resolve(answer.value);
       else reject(new StorageFailure(answer.failure.kind, answer.failure.text));
