@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import { ByteReader } from "../../../src/storage/snapshot/byte_reader.ts";
 import { ByteWriter } from "../../../src/storage/snapshot/byte_writer.ts";
 import { crc32c } from "../../../src/storage/snapshot/crc32c.ts";
-import { decodeChannels } from "../../../src/storage/snapshot/decode.ts";
+import {
+  decodeChannels,
+  decodeManifest,
+  decodeSessions,
+} from "../../../src/storage/snapshot/decode.ts";
 import { headerBytes, openFile } from "../../../src/storage/snapshot/file_header.ts";
 import {
   channelFile,
@@ -116,6 +120,14 @@ Deno.test("S54 nothing is made of a count or a length before it is held against 
   const three = new ByteReader(Uint8Array.from([3, 0, 0, 0, 1, 2, 3]));
   assert.deepEqual(three.list(1, () => three.u8()), [1, 2, 3]);
   assert.match(fault(() => three.u8()), /1 bytes are announced where 0 are left/);
+});
+
+Deno.test("S53 nothing may follow what was read", () => {
+  const two = [0, 0, 0, 0, 0, 0, 0, 0];
+  assert.match(fault(() => decodeChannels(Uint8Array.from([0, 0, 0, 0, 7]))), /1 bytes follow/);
+  assert.match(fault(() => decodeManifest(Uint8Array.from([0, 0, 0, 0, 7]))), /1 bytes follow/);
+  assert.match(fault(() => decodeSessions(Uint8Array.from([...two, 7]))), /1 bytes follow/);
+  assert.equal(fault(() => decodeSessions(Uint8Array.from(two))), "no fault");
 });
 
 Deno.test("S45 S55 S44 primitives come back, and values no writer makes are refused", () => {

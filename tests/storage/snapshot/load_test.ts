@@ -26,6 +26,7 @@ async function stopped(test: (stage: Stage) => Promise<void>): Promise<void> {
     const world = new World();
     const directory = new ForgetfulDirectory(path);
     const provider = await world.start(directory);
+    assert.deepEqual(world.said(), [], "a first start has nothing to say");
     await live(provider, "a");
     await world.stop(provider);
     await test({ world, directory, path });
