@@ -1,3 +1,4 @@
+import type { Clock } from "../../platform/clock.ts";
 import { errorText, type Log } from "../../platform/log.ts";
 import type { Copied } from "./keeper.ts";
 import type { Answer, KeeperRequest, Sizes } from "./messages.ts";
@@ -14,12 +15,15 @@ const RETRY_AFTER_BYTES = 16 * MIB;
 /** What may be left for the writer to copy in its turn; more is copied by another pass first. */
 const LEFT_FOR_WRITER_BYTES = 4 * MIB;
 const MOST_PASSES = 3;
+/** Between two copies because of a full file. */
+const FULL_AGAIN_MS = 1000;
 
 export interface LogKeeperOptions {
   readonly provider: string;
   readonly pageSize: number;
   /** The worker that copies, started and opened when it is first needed. */
   keeper(): Promise<WorkerLink<KeeperRequest>>;
+  readonly clock: Clock;
   readonly log: Log;
   /** Gives the writer a turn to start the log again; reads are held back meanwhile. */
   resetLog(answered: (answer: Answer | undefined) => void): void;
@@ -33,6 +37,8 @@ export interface LogKeeperOptions {
 export class LogKeeper {
   #copiedAtFrames = 0;
   #resetAfterFrames: number;
+  #notFullBefore = -Infinity;
+  #failing = false;
   #busy = false;
   #closed = false;
 
@@ -47,6 +53,17 @@ export class LogKeeper {
     else if (logFrames - this.#copiedAtFrames >= COPY_AFTER_BYTES / this.options.pageSize) {
       this.#copy(1, false);
     }
+  }
+
+  /**
+   * The file took no more: where that is the disk, copying the log gives its blocks back to be written
+   * over. Tried again after a while at the earliest, since at `max_bytes` it helps nothing.
+   */
+  full(): void {
+    const now = this.options.clock.monotonic();
+    if (this.#busy || this.#closed || now < this.#notFullBefore) return;
+    this.#notFullBefore = now + FULL_AGAIN_MS;
+    this.#copy(MOST_PASSES, true);
   }
 
   close(): void {
@@ -76,7 +93,10 @@ export class LogKeeper {
     );
   }
 
+  /** Said once until a copy succeeds. */
   #notCopied(why: string): void {
+    if (this.#failing) return;
+    this.#failing = true;
     this.options.log.warn("cannot copy the log of a storage provider into its file", {
       provider: this.options.provider,
       error: why,
@@ -84,6 +104,7 @@ export class LogKeeper {
   }
 
   #copied({ log, copied }: Copied, pass: number, thenReset: boolean): void {
+    this.#failing = false;
     this.#copiedAtFrames = copied;
     if (!thenReset) return;
     const left = (log - copied) * this.options.pageSize;
@@ -100,12 +121,7 @@ export class LogKeeper {
       if (outcome?.reset) return this.#started();
       const frames = outcome?.logFrames ?? this.#resetAfterFrames;
       this.#resetAfterFrames = frames + RETRY_AFTER_BYTES / this.options.pageSize;
-      if ("failure" in answer) {
-        this.options.log.warn("cannot start the log of a storage provider again", {
-          provider: this.options.provider,
-          error: errorText(answer.failure.text),
-        });
-      }
+      if ("failure" in answer) this.#notCopied(answer.failure.text);
     });
   }
 }

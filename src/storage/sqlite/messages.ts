@@ -251,6 +251,8 @@ export type KeeperRequest = OpenReader | Checkpoint | Close;
 export interface Failure {
   readonly kind: FailureKind;
   readonly text: string;
+  /** A decision of the write itself (S137): nothing is wrong with the file. */
+  readonly decided?: true;
 }
 
 /**

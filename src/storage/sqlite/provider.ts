@@ -25,6 +25,7 @@ import { LogFlusher } from "./log_flusher.ts";
 import { LogKeeper } from "./log_keeper.ts";
 import type {
   Answer,
+  Failure,
   KeeperRequest,
   Opened,
   ReaderRequest,
@@ -37,6 +38,9 @@ import { SqliteSessions } from "./sessions.ts";
 import { workerName, type WorkerRole } from "./worker_name.ts";
 import { WorkerLink } from "./worker_link.ts";
 import { type PublishCommit, WriteQueue } from "./write_queue.ts";
+
+/** A file this close to its bound is full because of it; the page count known here lags a little. */
+const PAGES_NEAR_BOUND = 2048;
 
 /** Rows of positions or holds one transaction drops. */
 const ROWS_PER_DROP = 500;
@@ -88,6 +92,8 @@ export class SqliteProvider implements Provider {
   #open: Open | undefined;
   #pages = 0;
   #pageSize = 0;
+  #errors = 0;
+  #failing = false;
   #closing: Promise<void> | undefined;
   /** Every worker started, the writer first. */
   #workers: WorkerLink<never>[] = [];
@@ -216,6 +222,7 @@ export class SqliteProvider implements Provider {
     const logKeeper = new LogKeeper({
       provider,
       pageSize: opened.pageSize,
+      clock: options.clock,
       keeper: () => this.#keeper ??= this.#another("keeper", channels),
       log,
       resetLog,
@@ -227,7 +234,14 @@ export class SqliteProvider implements Provider {
       publishCommit: options.publishCommit,
       publishWaits,
       timers,
-      committed: () => flusher.committed(),
+      committed: () => {
+        this.#failing = false;
+        flusher.committed();
+      },
+      failed: (failure) => {
+        if (failure.kind === "full") logKeeper.full();
+        this.#failed(failure, opened.ceiling);
+      },
       answerable: options.acknowledge === "synced"
         ? (then) => flusher.whenFlushed(then)
         : undefined,
@@ -254,6 +268,20 @@ export class SqliteProvider implements Provider {
     const broadcastLog = stores.get(BROADCAST_LOG) as SqliteAppend | undefined;
     const sessions = new SqliteSessions(writes, options.clock, broadcastLog);
     return { lock, writer, writes, reads, flusher, logKeeper, stores, sessions };
+  }
+
+  /** Counted each time, said once per streak; a provider at its bound is no error. */
+  #failed({ kind, text }: Failure, ceiling: Opened["ceiling"]): void {
+    const atBound = kind === "full" && ceiling !== undefined &&
+      this.#pages + PAGES_NEAR_BOUND >= ceiling.publish;
+    if (atBound) return;
+    this.#errors++;
+    if (this.#failing) return;
+    this.#failing = true;
+    this.options.log.error("storage cannot be written; what is published to it is refused", {
+      provider: this.name,
+      error: text,
+    });
   }
 
   /** What `max_bytes` came to in pages (S181). */
@@ -321,9 +349,9 @@ export class SqliteProvider implements Provider {
     this.#opened().writes.onceAccepting(resume);
   }
 
-  /** Flushes of the log that failed since the start. */
-  get flushFailures(): number {
-    return this.#open?.flusher.failures ?? 0;
+  /** Transactions and flushes that failed since the start (`saguin_storage_errors_total`). */
+  get errors(): number {
+    return this.#errors + (this.#open?.flusher.failures ?? 0);
   }
 
   statistics(): ProviderStatistics {

@@ -4,6 +4,7 @@ import { applyCounters, type ChannelState } from "./channel_state.ts";
 import { Fifo } from "./fifo.ts";
 import type {
   Answer,
+  Failure,
   Outcome,
   PublishAnswer,
   Sizes,
@@ -51,6 +52,8 @@ export interface WriteQueueOptions {
   /** Calls back once everything committed so far may be answered; undefined: at once. */
   readonly answerable: ((then: (failure: StorageFailure | undefined) => void) => void) | undefined;
   looked(sizes: Sizes): void;
+  /** The file did not take a transaction; once for each of them. */
+  failed(failure: Failure): void;
   /** A `settled` threw. */
   thrown(error: unknown): void;
 }
@@ -298,6 +301,7 @@ export class WriteQueue {
       const { failure, counters, sizes } = answer;
       applyCounters(this.options.states, counters);
       if (failure === undefined) this.#committed(sizes, group.length);
+      else this.options.failed(failure);
       const refusal = failure && new StorageFailure(failure.kind, failure.text);
       const { answerable } = this.options;
       if (refusal !== undefined || answerable === undefined) {
@@ -363,6 +367,8 @@ export class WriteQueue {
       const { outcomes, counters, sizes } = answer;
       applyCounters(this.options.states, counters);
       if (outcomes.some((outcome) => "value" in outcome)) this.#committed(sizes, 0);
+      const failed = outcomes.find((outcome) => "failure" in outcome && !outcome.failure.decided);
+      if (failed !== undefined) this.options.failed((failed as { failure: Failure }).failure);
       putBack(group.slice(outcomes.length));
       this.#answer(group, outcomes);
       this.#pump();

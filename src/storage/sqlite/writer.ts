@@ -282,9 +282,8 @@ export class Writer {
       return { value: this.#writes.run(write) };
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      return {
-        failure: { kind: error.kind, text: `storage ${this.#filePath}: ${error.message}` },
-      };
+      const text = `storage ${this.#filePath}: ${error.message}`;
+      return { failure: { kind: error.kind, text, decided: true } };
     }
   }
 
