@@ -81,7 +81,7 @@ export interface PublishPacket {
   readonly topic: string;
   /** 0 at QoS 0. */
   readonly packetId: number;
-  /** A view of the decoder's input buffer. */
+  /** A view of the decoder's input buffer, the only one in any packet. */
   readonly payload: Uint8Array;
   readonly properties: PublishPacketProperties;
 }
@@ -150,8 +150,7 @@ export type InboundPacket =
   | DisconnectPacket
   | AuthPacket;
 
-// ------------------------------------------------------------------ packets only a server sends
-
+/** The packet only a server sends that has too many fields for a list of arguments. */
 export interface ConnackPacket {
   readonly sessionPresent: boolean;
   /** MQTT 5 reason code, or a 3.1.1 return code at level 4. */
@@ -166,22 +165,4 @@ export interface ConnackPacket {
   readonly userProperties?: Headers;
   readonly sharedSubscriptionAvailable?: 0 | 1;
   readonly serverKeepAlive?: number;
-}
-
-export interface SubackPacket {
-  readonly packetId: number;
-  readonly reasonCodes: readonly number[];
-  readonly reasonString?: string;
-  readonly userProperties?: Headers;
-}
-
-export interface OutboundPublish {
-  readonly dup: boolean;
-  readonly qos: QoS;
-  readonly retain: boolean;
-  readonly topic: string;
-  /** 0 at QoS 0. */
-  readonly packetId: number;
-  readonly payload: Uint8Array;
-  readonly properties: PublishPacketProperties;
 }

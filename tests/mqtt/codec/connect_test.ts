@@ -173,6 +173,8 @@ Deno.test("[MQTT-3.1.2-2] MQTT 3.1 and older levels are refused with return code
   assert.equal(fault.code, 0x84);
   assert.equal(fault.level, 3);
   assert.deepEqual(fault.answer, { packet: "connack", level: 4, code: 1 });
+  const newer = packet(0x10, text("MQIsdp"), [5, 2], two(0), text("c"));
+  assert.deepEqual(faultInConnect(newer).answer, { packet: "connack", level: 4, code: 1 });
   for (const level of [0, 1, 2, 3, 0x83, 0x84]) {
     assert.deepEqual(faultInConnect(rawConnect(level, 2, text("c"))).answer, {
       packet: "connack",
@@ -345,7 +347,7 @@ Deno.test("1.5.4 every character is taken as it is, U+FFFD and the noncharacters
 
 Deno.test("[MQTT-1.5.4-1] bad UTF-8 is found at any place of strings of any length", () => {
   for (const length of [1, 3, 4, 5, 11, 12, 13, 16, 40]) {
-    for (const bad of ["ff", "c3", "eda080", "e0808a", "f4908080", "00"].map(hex)) {
+    for (const bad of ["ff", "80", "c3", "eda080", "e0808a", "f4908080", "00"].map(hex)) {
       for (const at of [0, length >> 1, length]) {
         const value = join(
           new Uint8Array(at).fill(0x61),

@@ -430,7 +430,33 @@ Deno.test("a released page is used again, an unreleased one never", () => {
   assert.notEqual(third.buffer, second.buffer);
   writer.release();
   writer.release();
-  assert.notEqual(pages.take().buffer, second.buffer);
+  const pooled = [pages.take().buffer, pages.take().buffer];
+  assert.equal(pooled.includes(second.buffer), false);
+  assert.notEqual(pooled[0], pooled[1], "one page went into the pool twice");
+});
+
+Deno.test("a page in flight stays out of the pool, whatever is written and released meanwhile", () => {
+  const pages = new PagePool();
+  const writer = new PacketWriter(pages);
+  writer.puback(1);
+  const inFlight = writer.take()!;
+  for (let i = 0; i < PAGE_BYTES; i++) writer.puback(2); // more than a page: the output grows
+  writer.publish(delivery({ payload: new Uint8Array(SHARED_PAYLOAD_BYTES) }));
+  for (let piece = writer.take(); piece !== undefined; piece = writer.take()) {
+    if (piece.length === SHARED_PAYLOAD_BYTES) writer.release();
+  }
+  const pooled = Array.from({ length: 4 }, () => pages.take());
+  assert.equal(pooled.some((page) => page.buffer === inFlight.buffer), false);
+  assert.ok(pooled.every((page) => page.length === PAGE_BYTES));
+});
+
+Deno.test("only whole pages go back into the pool", () => {
+  const pages = new PagePool();
+  const writer = new PacketWriter(pages);
+  for (let i = 0; i < PAGE_BYTES; i++) writer.puback(1);
+  assert.ok(writer.take()!.length > PAGE_BYTES);
+  writer.release();
+  for (let i = 0; i < 3; i++) assert.equal(pages.take().length, PAGE_BYTES);
 });
 
 Deno.test("output grows past a page and keeps every byte", () => {

@@ -174,6 +174,16 @@ Deno.test("[MQTT-3.3.2-1] a topic that is not UTF-8 closes the connection bare a
   }
 });
 
+Deno.test("[MQTT-3.3.2-1] a byte that is no UTF-8 does not pass for the character of that number", () => {
+  for (let code = 0x80; code <= 0xff; code++) {
+    const known = encodePublish({ topic: String.fromCharCode(code) });
+    const bad = packet(0x30, two(1), [code], [0]);
+    const { packets, fault } = decodeAll([encodeConnect(), join(known, known, bad)]);
+    assert.equal(packets.length, 3);
+    assert.equal(fault?.code, 0x81);
+  }
+});
+
 Deno.test("[MQTT-3.3.2-8] an empty topic needs a Topic Alias", () => {
   assert.equal(faultAfterConnect(4, encodePublish({ level: 4, topic: "" })).code, 0x82);
   assert.equal(faultAfterConnect(5, encodePublish({ topic: "" })).code, 0x82);
