@@ -21,7 +21,7 @@ import { SqliteAppend } from "./append.ts";
 import { applyCounters, ChannelState } from "./channel_state.ts";
 import { SqliteJobs } from "./jobs.ts";
 import { SqliteLatest } from "./latest.ts";
-import { LogFlusher } from "./log_flusher.ts";
+import { LogFlusher, type SyncedFile } from "./log_flusher.ts";
 import { LogKeeper } from "./log_keeper.ts";
 import type {
   Answer,
@@ -65,6 +65,8 @@ export interface SqliteProviderOptions {
   readonly revision: string;
   /** Starts the program's entry module as a worker of this name (`runStorageWorker`). */
   readonly spawn: (name: string) => Worker;
+  /** Opens the write-ahead log for flushing; a disk that fails or forgets is put here. */
+  readonly openLog?: (path: string) => SyncedFile;
   /** The writer ended by itself: nothing more can be kept, and the broker stops (S119). */
   readonly onFatal: (failure: StorageFailure) => void;
 }
@@ -207,7 +209,7 @@ export class SqliteProvider implements Provider {
     const flusher = new LogFlusher({
       provider,
       filePath,
-      file: Deno.openSync(filePath + "-wal", { read: true, write: true }),
+      file: (options.openLog ?? openLog)(filePath + "-wal"),
       intervalMs: options.flushIntervalMs,
       timers,
       log,
@@ -457,4 +459,8 @@ export class SqliteProvider implements Provider {
       error: why,
     });
   }
+}
+
+function openLog(path: string): SyncedFile {
+  return Deno.openSync(path, { read: true, write: true });
 }

@@ -116,3 +116,45 @@ Deno.test("DESIGN 2 the log stays within its bound under load while consumers re
       assert.ok(Deno.statSync(file).size > 200 * 1024 * 1024);
     })
   ));
+
+Deno.test("S197 with acknowledge synced nothing is settled before the flush that covers its commit has ended", () =>
+  inTempDir(async (file) => {
+    const flushes: { end(): void; fail(error: Error): void }[] = [];
+    await withProvider(file, SPECS, async ({ provider, log }) => {
+      const store = provider.append("readings");
+      let settled = 0;
+      const count = () =>
+        publish(provider, appendRow(store, message("t", "x"))).then((failure) => {
+          settled++;
+          return failure?.kind;
+        });
+      const first = count();
+      while (flushes.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+      const second = count();
+      // Committed meanwhile, and visible: only the answers wait.
+      while (store.next() < 3) await new Promise((resolve) => setTimeout(resolve, 1));
+      assert.equal(settled, 0);
+      flushes[0].end();
+      assert.equal(await first, undefined);
+      while (flushes.length === 1) await new Promise((resolve) => setTimeout(resolve, 1));
+      assert.equal(settled, 1);
+      flushes[1].fail(new Error("Input/output error"));
+      assert.equal(await second, "failed");
+      assert.equal(provider.errors, 1);
+      assert.equal(log.lines.filter((line) => line.level === "error").length, 1);
+      // From then on the log is copied into the file before anything is answered.
+      assert.equal(await count(), undefined);
+      assert.equal(flushes.length, 2);
+      const third = count();
+      while (flushes.length === 2) await new Promise((resolve) => setTimeout(resolve, 1));
+      flushes[2].end();
+      assert.equal(await third, undefined);
+    }, {
+      acknowledge: "synced",
+      flushIntervalMs: 3_600_000,
+      openLog: () => ({
+        syncData: () => new Promise((end, fail) => flushes.push({ end, fail })),
+        close() {},
+      }),
+    });
+  }));
