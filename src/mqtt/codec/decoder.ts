@@ -24,8 +24,8 @@ const FIRST_CARRY_BYTES = 64;
  * The inbound half of one connection: bytes in, packets out, one fault at most.
  *
  * Whole packets are decoded where they lie in the chunk. Of an incomplete one the bytes that arrived
- * are copied into a carry buffer, never larger than twice what came and never larger than the packet
- * declared, and only after the declared length was judged.
+ * are copied into a carry buffer, never larger than 64 bytes or twice what came, nor than the packet
+ * declared above that, and only after the declared length was judged.
  */
 export class Decoder {
   readonly #maximumPacketSize: number;
