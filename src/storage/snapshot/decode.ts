@@ -119,20 +119,17 @@ function message(from: ByteReader): Message {
 }
 
 function headers(from: ByteReader): Headers {
-  const list = from.list(SMALLEST.header, () => [from.text(), from.text()] as const);
-  return list.length === 0 ? NO_HEADERS : list;
+  if (from.skipZeros(4)) return NO_HEADERS;
+  return from.list(SMALLEST.header, () => [from.text(), from.text()] as const);
 }
 
 function properties(from: ByteReader): PublishProperties {
+  if (from.skipZeros(5)) return NO_PROPERTIES;
   const contentType = from.optional(() => from.sharedText());
   const responseTopic = from.optional(() => from.sharedText());
   const correlationData = from.optional(() => from.bytes().slice());
   const payloadFormat = from.optional(() => from.oneOf(2) as 0 | 1);
   const messageExpiry = from.optional(() => from.u32());
-  if (
-    contentType === undefined && responseTopic === undefined && correlationData === undefined &&
-    payloadFormat === undefined && messageExpiry === undefined
-  ) return NO_PROPERTIES;
   return {
     ...(contentType !== undefined && { contentType }),
     ...(responseTopic !== undefined && { responseTopic }),

@@ -26,6 +26,7 @@ export interface NewFile {
 }
 
 const OWNER_ONLY = 0o600;
+const READ_BYTES = 16 * 1024 * 1024;
 
 /** A directory of the filesystem. It has to exist. */
 export class FileDirectory implements SnapshotDirectory {
@@ -38,12 +39,24 @@ export class FileDirectory implements SnapshotDirectory {
   }
 
   async read(file: string): Promise<Uint8Array | undefined> {
+    let opened: Deno.FsFile;
     try {
-      return await Deno.readFile(this.#at(file));
+      opened = await Deno.open(this.#at(file));
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return undefined;
       throw error;
     }
+    // Into one buffer of its size: twice as fast as a buffer that grows, and never larger.
+    using closing = opened;
+    const bytes = new Uint8Array((await closing.stat()).size);
+    let length = 0;
+    while (length < bytes.byteLength) {
+      const piece = bytes.subarray(length, length + READ_BYTES);
+      const read = await closing.read(piece);
+      if (read === null) break;
+      length += read;
+    }
+    return bytes.subarray(0, length);
   }
 
   async create(file: string): Promise<NewFile> {

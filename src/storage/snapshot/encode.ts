@@ -9,7 +9,7 @@ import type {
   StoredWill,
 } from "../contract.ts";
 import type { ChannelState } from "../memory/state.ts";
-import type { Headers, Message, PublishProperties } from "../record.ts";
+import { type Headers, type Message, NO_PROPERTIES, type PublishProperties } from "../record.ts";
 import type { ByteWriter } from "./byte_writer.ts";
 import { IN_FLIGHT_STATES, type ManifestEntry, STORE_KINDS } from "./format.ts";
 
@@ -104,6 +104,9 @@ function encodeMessage(out: ByteWriter, message: Message): void {
   out.text(message.onlyFor);
 }
 
+/** Most messages have no publish property at all. */
+const FIVE_ABSENT = new Uint8Array(5);
+
 function encodeHeaders(out: ByteWriter, headers: Headers): void {
   out.u32(headers.length);
   for (const [name, value] of headers) {
@@ -113,6 +116,7 @@ function encodeHeaders(out: ByteWriter, headers: Headers): void {
 }
 
 function encodeProperties(out: ByteWriter, properties: PublishProperties): void {
+  if (properties === NO_PROPERTIES) return out.raw(FIVE_ABSENT);
   const { contentType, responseTopic, correlationData, payloadFormat, messageExpiry } = properties;
   optional(out, contentType, (value) => out.text(value));
   optional(out, responseTopic, (value) => out.text(value));

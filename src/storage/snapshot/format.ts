@@ -41,8 +41,8 @@ export interface ManifestEntry {
 
 /** What is wrong with the bytes of a snapshot file, as the rest of a sentence about the file. */
 export class SnapshotFault extends Error {
-  constructor(message: string) {
-    super(message);
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options);
     this.name = "SnapshotFault";
   }
 }
