@@ -1,12 +1,13 @@
 /**
  * What the sqlite provider adds to SQLite itself: the same records, in groups of the same size, first
- * through plain `node:sqlite` on one thread and then through `submit` and the writer thread.
+ * through plain `node:sqlite` on one thread and then through `submit` and the writer thread. Each
+ * figure is the median of alternating rounds.
  *
- *     deno run -A bench/sqlite.ts [seconds per row]
+ *     deno run -A bench/sqlite.ts [rounds] [seconds a round]
  *
- * Columns: records a second; microseconds a commit; ratio to the raw cost of a record; processor time
- * of the event loop a record (the rest of the broker lives on what is left); bytes handed to the disk
- * a record, log and file together.
+ * x raw: cost of a record against the raw one; loop us: processor time of the event loop a record (the
+ * rest of the broker lives on what is left); p50, p99: milliseconds from `submit` to `settled`; log MiB:
+ * how far the write-ahead log grew; bytes: handed to the disk a record, log and file together.
  */
 import { DatabaseSync } from "node:sqlite";
 import { systemClock } from "../src/platform/clock.ts";
@@ -18,6 +19,7 @@ import { SqliteProvider } from "../src/storage/sqlite/provider.ts";
 import { createSchema } from "../src/storage/sqlite/schema.ts";
 import { runStorageWorker } from "../src/storage/sqlite/worker.ts";
 import { isStorageWorker } from "../src/storage/sqlite/worker_name.ts";
+import { median, table, whole } from "./support/measure.ts";
 
 const PAYLOAD_BYTES = 128;
 const GROUPS = [1, 8, 64, 256];
@@ -34,31 +36,16 @@ const silent: Log = {
   enabled: () => false,
 };
 
-interface Row {
-  readonly what: string;
-  readonly group: number;
-  readonly records: number;
-  readonly ms: number;
-  readonly commits: number;
-  readonly loopUs: number | undefined;
-  readonly written: number;
-}
-
-const rawUsPerRecord = new Map<number, number>();
-
-function report({ what, group, records, ms, commits, loopUs, written }: Row): void {
-  const us = ms * 1000 / records;
-  const raw = rawUsPerRecord.get(group);
-  if (what === "raw") rawUsPerRecord.set(group, us);
-  console.log(
-    what.padEnd(12),
-    String(group).padStart(6),
-    String(Math.round(records / ms * 1000)).padStart(10),
-    (ms * 1000 / commits).toFixed(0).padStart(10),
-    (raw === undefined || what === "raw" ? "" : (us / raw).toFixed(2)).padStart(8),
-    (loopUs === undefined ? "" : (loopUs / records).toFixed(2)).padStart(8),
-    String(Math.round(written / records)).padStart(8),
-  );
+/** One round of one row. */
+interface Round {
+  /** Microseconds a record. */
+  readonly us: number;
+  readonly usPerCommit: number;
+  readonly loopUs: number;
+  readonly p50: number;
+  readonly p99: number;
+  readonly logMiB: number;
+  readonly bytes: number;
 }
 
 function message(i: number): Message {
@@ -88,8 +75,17 @@ function loopCpuUs(): number {
   return (Number(fields[11]) + Number(fields[12])) * TICK_US;
 }
 
-function raw(dir: string, group: number, ms: number): Row {
-  const db = new DatabaseSync(`${dir}/raw-${group}.db`);
+function percentile(sorted: Float64Array, part: number): number {
+  return sorted.length === 0 ? 0 : sorted[Math.floor(sorted.length * part)];
+}
+
+function sizeOf(path: string): number {
+  return Deno.statSync(path).size / (1024 * 1024);
+}
+
+function raw(dir: string, group: number, ms: number): Round {
+  const file = `${dir}/raw-${group}-${performance.now()}.db`;
+  const db = new DatabaseSync(file);
   for (const text of ["page_size=4096", "journal_mode=WAL", "synchronous=NORMAL"]) {
     db.prepare(`PRAGMA ${text}`).get();
   }
@@ -135,21 +131,31 @@ function raw(dir: string, group: number, ms: number): Row {
   const took = performance.now() - start;
   db.prepare("PRAGMA wal_checkpoint(TRUNCATE)").get();
   const written = bytesWritten() - before;
+  const records = next - 1;
   db.close();
-  return { what: "raw", group, records: next - 1, ms: took, commits, loopUs: undefined, written };
+  Deno.removeSync(file);
+  const us = took * 1000 / records;
+  const usPerCommit = took * 1000 / commits;
+  return { us, usPerCommit, loopUs: 0, p50: 0, p99: 0, logMiB: 0, bytes: written / records };
+}
+
+interface Load {
+  readonly acknowledge: "committed" | "synced";
+  /** Entries submitted together, or always under way. */
+  readonly group: number;
+  readonly saturated: boolean;
 }
 
 async function provider(
   dir: string,
-  acknowledge: "committed" | "synced",
-  group: number,
+  { acknowledge, group, saturated }: Load,
   ms: number,
-  saturated: boolean,
-): Promise<Row> {
+): Promise<Round> {
   const timers = new HeapTimers(systemClock, (error) => console.error(error));
+  const filePath = `${dir}/provider-${performance.now()}.db`;
   const sqlite = new SqliteProvider({
     name: "bench",
-    filePath: `${dir}/${acknowledge}-${group}-${saturated}.db`,
+    filePath,
     maxBytes: undefined,
     reserveBytes: 0,
     acknowledge,
@@ -166,23 +172,38 @@ async function provider(
   await sqlite.open([{ channel: "readings", kind: "append" }]);
   const store = sqlite.append("readings");
   const messages = Array.from({ length: 256 }, (_, i) => message(i));
-  // The disk and the compilers get warm before anything counts.
   const written = bytesWritten();
+  // The disk and the compilers get warm before anything counts.
   const warm = await load(sqlite, store, messages, group, ms / 4, saturated);
-  const before = { cpu: loopCpuUs(), commits: sqlite.statistics().commits };
+  const cpu = loopCpuUs();
+  const { commits } = sqlite.statistics();
   const start = performance.now();
-  const records = await load(sqlite, store, messages, group, ms, saturated);
-  const took = performance.now() - start;
-  const loopUs = loopCpuUs() - before.cpu;
-  const commits = sqlite.statistics().commits - before.commits;
+  const waited = await load(sqlite, store, messages, group, ms, saturated);
+  const us = (performance.now() - start) * 1000;
+  const loopUs = loopCpuUs() - cpu;
+  const committed = sqlite.statistics().commits - commits;
+  const logMiB = sizeOf(filePath + "-wal");
   await sqlite.close();
   timers.stop();
-  const what = saturated ? `${acknowledge}*` : acknowledge;
-  const perRecord = (bytesWritten() - written) / (warm + records);
-  return { what, group, records, ms: took, commits, loopUs, written: perRecord * records };
+  Deno.removeSync(filePath);
+  const records = waited.length;
+  const bytes = (bytesWritten() - written) / (warm.length + records);
+  const sorted = waited.sort();
+  return {
+    us: us / records,
+    usPerCommit: us / committed,
+    loopUs: loopUs / records,
+    p50: percentile(sorted, 0.5),
+    p99: percentile(sorted, 0.99),
+    logMiB,
+    bytes,
+  };
 }
 
-/** Either rounds of `group` submitted together, or `group` entries always under way. */
+/**
+ * Either rounds of `group` submitted together, or `group` entries always under way. Answers the
+ * milliseconds from `submit` to `settled` of each.
+ */
 function load(
   sqlite: SqliteProvider,
   store: AppendStore,
@@ -190,45 +211,92 @@ function load(
   group: number,
   ms: number,
   saturated: boolean,
-): Promise<number> {
+): Promise<Float64Array> {
   return new Promise((resolve) => {
     const end = performance.now() + ms;
+    const waited: number[] = [];
     let submitted = 0;
-    let settled = 0;
     const submit = () => {
       const message = messages[submitted++ % 256];
       const row: PublishRow = { kind: "append", store, message, offset: 0 };
-      const entry: PublishEntry = { rows: [row], bytes: recordSize(message), settled: answered };
+      const at = performance.now();
+      const entry: PublishEntry = {
+        rows: [row],
+        bytes: recordSize(message),
+        settled(failure) {
+          if (failure !== undefined) throw failure;
+          const now = performance.now();
+          waited.push(now - at);
+          if (now >= end) {
+            if (waited.length === submitted) resolve(Float64Array.from(waited));
+          } else if (saturated) submit();
+          else if (waited.length === submitted) { for (let i = 0; i < group; i++) submit(); }
+        },
+      };
       sqlite.submit(entry);
-    };
-    const answered = () => {
-      settled++;
-      if (performance.now() >= end) {
-        if (settled === submitted) resolve(settled);
-      } else if (saturated) submit();
-      else if (settled === submitted) { for (let i = 0; i < group; i++) submit(); }
     };
     for (let i = 0; i < group; i++) submit();
   });
 }
 
+function line(what: string, group: number, rounds: readonly Round[], raw: number): string[] {
+  const of = (figure: (round: Round) => number) => median(rounds.map(figure));
+  const us = of((round) => round.us);
+  const isRaw = what === "raw";
+  const own = (text: string) => isRaw ? "" : text;
+  return [
+    what,
+    String(group),
+    whole(1e6 / us),
+    whole(of((round) => round.usPerCommit)),
+    own((us / raw).toFixed(2)),
+    own(of((round) => round.loopUs).toFixed(2)),
+    own(of((round) => round.p50).toFixed(2)),
+    own(of((round) => round.p99).toFixed(2)),
+    own(Math.max(...rounds.map((round) => round.logMiB)).toFixed(0)),
+    whole(of((round) => round.bytes)),
+  ];
+}
+
 async function main(): Promise<void> {
-  const ms = Number(Deno.args[0] ?? 2) * 1000;
+  const rounds = Number(Deno.args[0] ?? 3);
+  const ms = Number(Deno.args[1] ?? 1) * 1000;
   const dir = await Deno.makeTempDir({ dir: "/var/tmp", prefix: "saguin-bench-" });
+  const rows: string[][] = [];
   try {
-    console.log(`${PAYLOAD_BYTES}-byte payloads; * keeps the group under way instead of in rounds`);
-    console.log("what          group  records/s  us/commit    x raw  loop us    bytes");
-    for (const group of GROUPS) {
-      report(raw(dir, group, ms));
-      report(await provider(dir, "committed", group, ms, false));
-      report(await provider(dir, "synced", group, ms, false));
+    for (const group of [...GROUPS, SATURATED]) {
+      const saturated = group === SATURATED;
+      const raws: Round[] = [];
+      const committed: Round[] = [];
+      const synced: Round[] = [];
+      for (let round = 0; round < rounds; round++) {
+        raws.push(raw(dir, Math.min(group, 256), ms));
+        committed.push(await provider(dir, { acknowledge: "committed", group, saturated }, ms));
+        synced.push(await provider(dir, { acknowledge: "synced", group, saturated }, ms));
+      }
+      const usOfRaw = median(raws.map((round) => round.us));
+      const mark = saturated ? "*" : "";
+      if (!saturated) rows.push(line("raw", group, raws, usOfRaw));
+      rows.push(line("committed" + mark, group, committed, usOfRaw));
+      rows.push(line("synced" + mark, group, synced, usOfRaw));
     }
-    rawUsPerRecord.set(SATURATED, rawUsPerRecord.get(256)!);
-    report(await provider(dir, "committed", SATURATED, ms, true));
-    report(await provider(dir, "synced", SATURATED, ms, true));
   } finally {
     await Deno.remove(dir, { recursive: true });
   }
+  const heads = [
+    "",
+    "group",
+    "records/s",
+    "us/commit",
+    "x raw",
+    "loop us",
+    "p50",
+    "p99",
+    "log MiB",
+    "bytes",
+  ];
+  console.log(`${PAYLOAD_BYTES}-byte payloads; * always under way instead of in rounds`);
+  console.log(table(heads, rows));
 }
 
 if (isStorageWorker((self as unknown as { name?: string }).name ?? "")) runStorageWorker();
