@@ -120,6 +120,8 @@ export interface Hold {
 
 /** The held publishes of one store; every store has them (S103). */
 export interface HoldStore {
+  /** What is held, read without releasing it; undefined when nothing is. */
+  held(clientId: string, packetId: number): Promise<Message | undefined>;
   /**
    * Ends a held exchange by writing its record at the next offset, one relief transaction (S104).
    * Undefined when nothing is held under that identifier any more.
