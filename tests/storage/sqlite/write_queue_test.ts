@@ -54,6 +54,7 @@ class Rig {
       committed() {},
       answerable,
       looked() {},
+      failed() {},
       thrown(error) {
         throw error;
       },
