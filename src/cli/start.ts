@@ -3,8 +3,8 @@ import type { Context } from "../broker/context.ts";
 import { Counters } from "../broker/counters.ts";
 import { AckDrain } from "../broker/drain.ts";
 import type { Configuration } from "../config/configuration.ts";
-import { Admission } from "../mqtt/admission.ts";
-import { TcpDoor } from "../mqtt/tcp_door.ts";
+import { Admission } from "../mqtt/doors/admission.ts";
+import { Door } from "../mqtt/doors/door.ts";
 import { systemClock } from "../platform/clock.ts";
 import { randomIds } from "../platform/ids.ts";
 import { keepInspectorClosed } from "../platform/inspector.ts";
@@ -54,11 +54,9 @@ export async function startBroker(
     drain: new AckDrain(configuration.session.ackCommitIntervalMs, timers, log),
   };
   const stop = new StopSignal(log);
-  const doors: TcpDoor[] = [];
+  const doors = configuration.mqtt.doors.map((door) => new Door(door));
   try {
-    for (const door of configuration.mqtt.doors) {
-      if (door.kind === "tcp") doors.push(TcpDoor.bind(door));
-    }
+    for (const door of doors) door.bind();
     const providers = makeProviders(configuration, {
       clock,
       timers,
@@ -87,7 +85,7 @@ export async function startBroker(
 function serve(
   broker: Broker,
   configuration: Configuration,
-  doors: readonly TcpDoor[],
+  doors: readonly Door[],
   log: Log,
 ): void {
   const admission = new Admission(configuration.limits.maxConnections);
@@ -102,7 +100,7 @@ function serve(
   }
 }
 
-async function shutDown(broker: Broker, doors: readonly TcpDoor[], log: Log): Promise<void> {
+async function shutDown(broker: Broker, doors: readonly Door[], log: Log): Promise<void> {
   log.info("the broker is stopping");
   for (const door of doors) door.stopAccepting();
   await broker.stopSessions();

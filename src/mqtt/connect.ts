@@ -30,10 +30,14 @@ export interface AdmittedConnect {
 // deno-lint-ignore no-control-regex
 const CONTROL_CHARACTER = /[\x00-\x1f\x7f-\x9f]/;
 
-/** Everything about a CONNECT that is refused before a session is looked at (02a section 10). */
+/**
+ * Everything about a CONNECT that is refused before a session is looked at (02a section 10). `proved` is
+ * the name that the connection's certificate or proxy vouches for; it stands in place of the CONNECT's.
+ */
 export function admitConnect(
   packet: ConnectPacket,
   rules: ConnectRules,
+  proved: string | undefined,
 ): AdmittedConnect | Refusal {
   if (packet.level < rules.minProtocolVersion || packet.level === 3) {
     return {
@@ -58,7 +62,8 @@ export function admitConnect(
   }
   const idRefusal = clientIdRefusal(packet, level, rules.maxClientIdLength);
   if (idRefusal !== undefined) return idRefusal;
-  if (packet.userName !== undefined && CONTROL_CHARACTER.test(packet.userName)) {
+  const user = proved ?? packet.userName;
+  if (user !== undefined && CONTROL_CHARACTER.test(user)) {
     return {
       code: Reason.BadUserNameOrPassword,
       reason: "the user name holds a control character",
@@ -70,12 +75,12 @@ export function admitConnect(
   return {
     request: {
       clientId: assignedClientId ?? packet.clientId,
-      user: "",
+      user: proved ?? "",
       level,
       cleanStart: packet.cleanStart,
       expiry: level === 5 ? packet.sessionExpiry ?? 0 : packet.cleanStart ? 0 : NEVER_SECONDS,
       receiveMaximum: packet.receiveMaximum ?? LARGEST_RECEIVE_MAXIMUM,
-      will: packet.will === undefined ? undefined : storedWill(packet.will),
+      will: packet.will === undefined ? undefined : storedWill(packet.will, proved ?? ""),
     },
     assignedClientId,
   };
@@ -104,7 +109,7 @@ function clientIdRefusal(
   return undefined;
 }
 
-function storedWill(will: WillPacket): StoredWill {
+function storedWill(will: WillPacket, user: string): StoredWill {
   const { contentType, responseTopic, correlationData, payloadFormat, messageExpiry } =
     will.properties;
   const properties = {
@@ -122,6 +127,6 @@ function storedWill(will: WillPacket): StoredWill {
     delay: will.delay,
     properties: Object.keys(properties).length === 0 ? NO_PROPERTIES : properties,
     headers: will.properties.userProperties ?? NO_HEADERS,
-    user: "",
+    user,
   };
 }

@@ -8,10 +8,10 @@ import { SubscribeProtocolError } from "../broker/subscribe.ts";
 import { errorText } from "../platform/log.ts";
 import type { Timer } from "../platform/timers.ts";
 import { type AnswerKind, Answers } from "./answers.ts";
-import type { ByteLink } from "./byte_link.ts";
 import { Decoder } from "./codec/decoder.ts";
 import type { MalformedPacket } from "./codec/fault.ts";
 import { admitConnect, type ConnectRules } from "./connect.ts";
+import type { ByteLink } from "./doors/byte_link.ts";
 import { InputBuffer } from "./input_buffer.ts";
 import { OutputQueue } from "./output_queue.ts";
 import {
@@ -40,6 +40,21 @@ export interface ConnectionContext {
   readonly listener: string;
 }
 
+/** One connection as its door knows it, and what the door wants to hear of it. */
+export interface Arrival {
+  /** Peer address as logs print it. */
+  readonly address: string;
+  /** The user name that a certificate or a proxy proved before the CONNECT; undefined: nobody's. */
+  readonly proved: string | undefined;
+  /** The CONNECT has been read: `limits.connect_timeout` is over. */
+  opened(): void;
+  /**
+   * The connection ends, by the broker's decision or the client's: its place is free before the last
+   * packet is written (02a 13.3). Told as often as it is noticed.
+   */
+  ending(): void;
+}
+
 type State = "opening" | "connected" | "closing" | "closed";
 
 /**
@@ -64,19 +79,22 @@ export class MqttConnection implements ClientLink {
   #drainedBelow = 0;
   #lastPacketAt: number;
   #keepAlive: Timer | undefined;
-  #connectTimer: Timer | undefined;
   #departure: Departure = { kind: "lost" };
   #departed: Promise<void> | undefined;
   #closed!: () => void;
   /** Resolves when the connection is gone and what its end changes is stored. */
   readonly closed = new Promise<void>((resolve) => this.#closed = resolve);
 
-  constructor(private readonly context: ConnectionContext, private readonly link: ByteLink) {
+  constructor(
+    private readonly context: ConnectionContext,
+    private readonly link: ByteLink,
+    private readonly arrival: Arrival,
+  ) {
     const { broker } = context;
     const { clock, timers, limits } = broker.context;
     this.#broker = broker;
     this.listener = context.listener;
-    this.address = link.address;
+    this.address = arrival.address;
     this.#lastPacketAt = clock.monotonic();
     this.#decoder = new Decoder({
       maximumPacketSize: limits.maxMessageSize,
@@ -91,7 +109,6 @@ export class MqttConnection implements ClientLink {
       (timedOut) => this.#writeFailed(timedOut),
     );
     this.#answers = new Answers((kind, packetId, refusal) => this.#answer(kind, packetId, refusal));
-    this.#connectTimer = timers.after(limits.connectTimeoutMs, () => this.#abort());
   }
 
   // -------------------------------------------------------------------------------------- reading
@@ -213,6 +230,7 @@ export class MqttConnection implements ClientLink {
   // -------------------------------------------------------------------------------------- connect
 
   async #connect(packet: ConnectPacket): Promise<void> {
+    this.arrival.opened();
     this.level = packet.level === 5 ? 5 : 4;
     const { packets } = this.#output;
     packets.level = this.level;
@@ -220,7 +238,7 @@ export class MqttConnection implements ClientLink {
     if (packet.maximumPacketSize !== undefined) {
       packets.maximumPacketSize = packet.maximumPacketSize;
     }
-    const admitted = admitConnect(packet, this.context.rules);
+    const admitted = admitConnect(packet, this.context.rules, this.arrival.proved);
     if ("code" in admitted) return await this.#refuse(packet.clientId, admitted);
     const { request, assignedClientId } = admitted;
     const claim = await this.#broker.connect(request);
@@ -233,7 +251,6 @@ export class MqttConnection implements ClientLink {
     });
     await this.#output.flushed();
     if (this.#output.failed || !this.#reading) return claim.abandon();
-    this.#connectTimer?.cancel();
     this.#session = claim.session;
     this.#state = "connected";
     this.#armKeepAlive(packet);
@@ -271,6 +288,7 @@ export class MqttConnection implements ClientLink {
   }
 
   async #refuse(clientId: string, refusal: Refusal): Promise<void> {
+    this.arrival.ending();
     const { counters, log } = this.#broker.context;
     counters.connectionsRefused.add(refusal.reason);
     log.warn("refused a connection", {
@@ -461,6 +479,7 @@ export class MqttConnection implements ClientLink {
   // ---------------------------------------------------------------------------------------- ending
 
   async #disconnect(packet: DisconnectPacket): Promise<void> {
+    this.arrival.ending();
     await this.#answeredBelow(0);
     if (!this.#reading) return;
     const session = this.#session!;
@@ -481,6 +500,7 @@ export class MqttConnection implements ClientLink {
   }
 
   async #fault(fault: MalformedPacket): Promise<void> {
+    this.arrival.ending();
     const { log, counters } = this.#broker.context;
     log.warn("closed a connection on a malformed packet", {
       client: this.#session?.clientId,
@@ -525,6 +545,7 @@ export class MqttConnection implements ClientLink {
   #abort(): void {
     if (this.#state === "closed") return;
     this.#state = "closing";
+    this.arrival.ending();
     this.#output.stop();
     this.link.close();
     this.#wakeReader();
@@ -550,7 +571,7 @@ export class MqttConnection implements ClientLink {
 
   async #finish(): Promise<void> {
     this.#state = "closed";
-    this.#connectTimer?.cancel();
+    this.arrival.ending();
     this.#keepAlive?.cancel();
     const session = this.#session;
     if (session !== undefined) {
@@ -592,6 +613,7 @@ export class MqttConnection implements ClientLink {
   end(ending: Ending): void {
     if (!this.#reading) return;
     this.#state = "closing";
+    this.arrival.ending();
     this.#broker.context.log.warn("ended a connection", {
       client: this.#session?.clientId,
       listener: this.listener,

@@ -1,7 +1,7 @@
 import type { Clock } from "../platform/clock.ts";
 import type { Timer, Timers } from "../platform/timers.ts";
-import type { ByteLink } from "./byte_link.ts";
 import { PacketWriter } from "./codec/encode.ts";
+import type { ByteLink } from "./doors/byte_link.ts";
 
 /**
  * What leaves on one connection: packets collect in the writer during a turn and leave in one write at
