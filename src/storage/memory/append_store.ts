@@ -142,10 +142,6 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
     return found < bytes ? undefined : offsets;
   }
 
-  has(offset: Offset): boolean {
-    return this.#records.get(offset) !== undefined;
-  }
-
   #gone(freed: number): void {
     this.#bytes -= freed;
     this.floorOffset = this.#records.first()?.offset ?? this.nextOffset;

@@ -113,7 +113,7 @@ export class MemoryLatestStore extends MemoryStore implements LatestStore {
       kind: this.kind,
       next: this.nextOffset,
       floor: this.floorOffset,
-      records: [...this.#values.values()].sort((a, b) => a.offset - b.offset),
+      records: [...this.#values.values()],
       jobs: [],
       positions: [],
       holds: this.holds(),

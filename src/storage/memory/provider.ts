@@ -1,5 +1,5 @@
 import type { Clock, Nanoseconds } from "../../platform/clock.ts";
-import type { Log } from "../../platform/log.ts";
+import { errorText, type Log } from "../../platform/log.ts";
 import {
   type AppendStore,
   BROADCAST_LOG,
@@ -8,8 +8,8 @@ import {
   type Provider,
   type ProviderStatistics,
   type PublishEntry,
-  type PublishRow,
   type QueueStore,
+  type RecordRow,
   type SessionStore,
   StorageFailure,
   type StoreSpec,
@@ -145,18 +145,32 @@ export class MemoryProvider implements Provider {
     return this.#sessions;
   }
 
+  /** AMQP keeps nothing here: a `durable` queue would not be one (C3). */
+  amqp(): never {
+    throw new TypeError(`provider ${this.name} is a memory provider, which has no AMQP tables`);
+  }
+
   /** Settles `entry` before it returns. */
   submit(entry: PublishEntry): void {
-    const failure = this.#refusal(entry.rows);
+    // `amqp` hands no store out, so no row of one comes here.
+    const rows = entry.rows as readonly RecordRow[];
+    const failure = this.#refusal(rows);
     if (failure === undefined) {
-      for (const row of entry.rows) this.#apply(row);
+      for (const row of rows) this.#apply(row);
       this.#entries++;
     }
-    entry.settled(failure);
+    try {
+      entry.settled(failure);
+    } catch (error) {
+      this.options.log.error("a publisher could not be told what became of its publish", {
+        provider: this.name,
+        error: errorText(error),
+      });
+    }
   }
 
   /** Charges the whole entry, or says why it may not be stored. An entry has one value of a topic at most. */
-  #refusal(rows: readonly PublishRow[]): StorageFailure | undefined {
+  #refusal(rows: readonly RecordRow[]): StorageFailure | undefined {
     let growth = 0;
     for (let i = 0; i < rows.length; i++) {
       const row = rows[i];
@@ -188,7 +202,7 @@ export class MemoryProvider implements Provider {
     return new StorageFailure("full", `storage provider ${this.name} is full`);
   }
 
-  #apply(row: PublishRow): void {
+  #apply(row: RecordRow): void {
     if (row.kind === "hold") {
       this.#storeOf(row).putHold(row.hold);
       return;
@@ -201,13 +215,13 @@ export class MemoryProvider implements Provider {
     row.offset = this.#storeOf(row).put(message, recordSize(message))?.offset ?? 0;
   }
 
-  #storeOf(row: PublishRow): MemoryStore {
+  #storeOf(row: RecordRow): MemoryStore {
     return (row.store instanceof QueueLeases
       ? row.store.rows
       : row.store) as unknown as MemoryStore;
   }
 
-  #latestOf(row: PublishRow): MemoryLatestStore {
+  #latestOf(row: RecordRow): MemoryLatestStore {
     return row.store as unknown as MemoryLatestStore;
   }
 
@@ -284,7 +298,7 @@ export class MemoryProvider implements Provider {
 }
 
 /** Bytes that earlier rows of one entry put into the store of row `at`. */
-function pendingIn(rows: readonly PublishRow[], at: number): number {
+function pendingIn(rows: readonly RecordRow[], at: number): number {
   let bytes = 0;
   for (let i = 0; i < at; i++) {
     const row = rows[i];

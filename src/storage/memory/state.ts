@@ -11,7 +11,7 @@ export interface ChannelState {
   readonly kind: StoreKind;
   readonly next: Offset;
   readonly floor: Offset;
-  /** `append` and `latest`: ascending by offset; stored deletions included. */
+  /** `append`: ascending by offset. `latest`: stored deletions included; ascending when restored. */
   readonly records: readonly StoredRecord[];
   /** `queue`: ascending by offset. */
   readonly jobs: readonly Job[];

@@ -8,6 +8,7 @@ const SHORT_TEXT = 64;
 /** The primitives of the snapshot format (S55), little-endian, into a buffer that grows. */
 export class ByteWriter {
   #bytes = new Uint8Array(FIRST_BYTES);
+  #other = new Uint8Array(FIRST_BYTES);
   #view = new DataView(this.#bytes.buffer);
   #length = 0;
   readonly #encoder = new TextEncoder();
@@ -16,13 +17,21 @@ export class ByteWriter {
     return this.#length;
   }
 
-  /** What was written since the last `clear`; valid until the next write. */
+  /** What was written since the last exchange; valid until the next write. */
   written(): Uint8Array {
     return this.#bytes.subarray(0, this.#length);
   }
 
-  clear(): void {
+  /**
+   * What was written since the last exchange; valid until the next one. Writing goes on in a second buffer
+   * meanwhile.
+   */
+  exchange(): Uint8Array {
+    const written = this.written();
+    [this.#bytes, this.#other] = [this.#other, this.#bytes];
+    this.#view = new DataView(this.#bytes.buffer);
     this.#length = 0;
+    return written;
   }
 
   u8(value: number): void {

@@ -4,6 +4,7 @@ import {
   BROADCAST_LOG,
   type GroupImage,
   type SessionImage,
+  sessionReader,
   StorageFailure,
   type StoreSpec,
 } from "../contract.ts";
@@ -24,6 +25,9 @@ import {
 } from "./file_names.ts";
 import { FileKind, type Header, SnapshotFault } from "./format.ts";
 import { checkChannel, joinSessions, type LoadedLog } from "./meaning.ts";
+
+/** What the names of sessions' cursors begin with. */
+const SESSIONS = sessionReader("");
 
 /** What the last stop said of itself: its moment, and the files it was to write. */
 interface LastStop {
@@ -76,7 +80,8 @@ export class SnapshotLoader {
         if (state.name !== BROADCAST_LOG) restore(state);
         else {
           sessionLog = state;
-          restore({ ...state, positions: [] });
+          const positions = state.positions.filter(({ reader }) => !reader.startsWith(SESSIONS));
+          restore({ ...state, positions });
         }
       }
     }

@@ -49,7 +49,7 @@ export async function saveSnapshot(
   stamp: Stamp,
 ): Promise<readonly SaveFailure[]> {
   const byName = new Map<string, ChannelState>();
-  for (const channel of state.channels) byName.set(channel.name, withCursors(channel, state));
+  for (const channel of state.channels) byName.set(channel.name, channel);
   const stores = state.channels.map(({ name, kind }) => ({ channel: name, kind }));
   const files = channelsFiles(stores).map(({ file, stores }) => ({
     file,
@@ -84,7 +84,8 @@ export async function saveSnapshot(
     land(
       entry,
       FileKind.Channels,
-      (out) => encodeChannels(out, entry.channels.map((channel) => byName.get(channel)!)),
+      (out) =>
+        encodeChannels(out, entry.channels.map((name) => asStored(byName.get(name)!, state))),
     );
   const tasks = files.map((entry) => async () => {
     if (!await landChannels(entry) || entry.file !== LOG_FILE) return;
@@ -101,16 +102,19 @@ export async function saveSnapshot(
   return failures;
 }
 
-/** The log with each session's cursor in it as a reader's position (S59). */
-function withCursors(channel: ChannelState, { sessions }: ProviderState): ChannelState {
+/** Values by offset (S57), and the log with each session's cursor in it as a reader's position (S59). */
+function asStored(channel: ChannelState, { sessions }: ProviderState): ChannelState {
+  if (channel.kind === "latest") {
+    return { ...channel, records: channel.records.toSorted((a, b) => a.offset - b.offset) };
+  }
   if (channel.name !== BROADCAST_LOG) return channel;
-  const positions = sessions.map(({ record, cursor }) => ({
+  const cursors = sessions.map(({ record, cursor }) => ({
     reader: sessionReader(record.clientId),
     offset: cursor,
     expiry: record.expiry,
     lastSeen: record.awaySince,
   }));
-  return { ...channel, positions };
+  return { ...channel, positions: [...channel.positions, ...cursors] };
 }
 
 async function writeFile(
@@ -127,15 +131,24 @@ async function writeFile(
     try {
       const out = new ByteWriter();
       let checksum = 0;
+      let writing = Promise.resolve();
+      // A failure is heard where it is awaited.
+      const heard = (write: Promise<void>) => {
+        write.catch(() => undefined);
+        return write;
+      };
+      // The next piece is encoded while this one is written.
       const flush = async () => {
-        checksum = crc32c(out.written(), checksum);
-        await created.write(out.written());
-        out.clear();
+        await writing;
+        const piece = out.exchange();
+        checksum = crc32c(piece, checksum);
+        writing = heard(created.write(piece));
       };
       out.raw(headerBytes({ kind, writer: revision, writtenAt }));
       for (const _ of encode(out)) if (out.length >= PIECE_BYTES) await flush();
       await flush();
       out.u32(checksum);
+      await writing;
       await created.write(out.written());
       await created.sync();
     } finally {

@@ -161,3 +161,19 @@ Deno.test("D14.22 a dead letter for another provider's channel is refused, and t
   assert.equal(foreign.next(), 1);
   assert.equal((await queue.offer(0))?.offset, 1);
 });
+
+Deno.test("an entry whose publisher throws is kept, and the next one is served", async () => {
+  await using opened = await memory.open();
+  const { provider } = opened;
+  const store = provider.append("events");
+  const rows = [appended(store, message("t", "a"))];
+  provider.submit({
+    rows,
+    bytes: 4,
+    settled: () => {
+      throw new Error("gone");
+    },
+  });
+  assert.equal(rows[0].offset, 1);
+  assert.deepEqual(await submit(provider, [appended(store, message("t", "b"))]), [2]);
+});

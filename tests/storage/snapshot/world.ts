@@ -104,6 +104,7 @@ export async function live(provider: Provider, run: string): Promise<void> {
   const position = { reader: "bridge:up", expiry: 0, lastSeen: 0n };
   const offset = provider.append("events").next();
   await provider.append("events").savePosition({ ...position, offset }, "connected");
+  await provider.append(BROADCAST_LOG).savePosition({ ...position, offset: cursor }, "connected");
 }
 
 /** What a provider holds, by the file it is kept in. Holds are left out: `recoverHolds` tells of them. */
