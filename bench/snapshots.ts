@@ -140,3 +140,5 @@ for (const count of CHANNELS) {
     console.log(String(count).padEnd(10) + ms(performance.now() - begun));
   });
 }
+
+if (Deno.args[0] === undefined) await Deno.remove(parent, { recursive: true });
