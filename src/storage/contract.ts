@@ -8,6 +8,7 @@
  * reply (S8, S15).
  */
 import type { Nanoseconds } from "../platform/clock.ts";
+import type { AmqpRow, AmqpStore } from "./amqp.ts";
 import type { Message, Offset, QoS, StoredRecord } from "./record.ts";
 
 // ---------------------------------------------------------------------------------------- failures
@@ -48,8 +49,11 @@ export interface Window {
  * - `retain`: as `set` for the retained store; an empty payload removes the row outright
  * - `enqueue`: a job
  * - `hold`: a QoS 2 publish from PUBREC to PUBREL, without an offset (S103)
+ * - `amqp-copy`, `amqp-drop`: what the publish changes in AMQP queues (`amqp.ts`), without an offset
  */
-export type PublishRow =
+export type PublishRow = RecordRow | AmqpRow;
+
+export type RecordRow =
   | {
     readonly kind: "append";
     readonly store: AppendStore;
@@ -439,6 +443,8 @@ export interface Provider {
   queue(channel: string): QueueStore;
   /** The session store; asked for only of the session provider. */
   sessions(): SessionStore;
+  /** The durable half of AMQP; asked for only of a sqlite provider that was made with it. */
+  amqp(): AmqpStore;
   /** Queues a publish entry. Never throws; the entry hears the outcome. */
   submit(entry: PublishEntry): void;
   /**

@@ -10,6 +10,7 @@ import type {
 } from "../contract.ts";
 import type { Offset } from "../record.ts";
 import type { Nanoseconds } from "../../platform/clock.ts";
+import type { AmqpRead, AmqpWrite } from "./amqp_messages.ts";
 import type { Pack, PackedRecords } from "./packing.ts";
 
 /**
@@ -18,7 +19,15 @@ import type { Pack, PackedRecords } from "./packing.ts";
  */
 
 /** Kinds of publish rows, the `kind` of a packed row; `tag` is the store, `extra` a packet id. */
-export const RowKind = { Append: 0, Set: 1, Retain: 2, Enqueue: 3, Hold: 4 } as const;
+export const RowKind = {
+  Append: 0,
+  Set: 1,
+  Retain: 2,
+  Enqueue: 3,
+  Hold: 4,
+  AmqpCopy: 5,
+  AmqpDrop: 6,
+} as const;
 
 /** In `kind` of a packed row, beside one of `RowKind`: the first row of an entry. */
 export const FIRST_OF_ENTRY = 8;
@@ -34,6 +43,8 @@ export interface OpenWriter {
   readonly reserveBytes: number;
   /** One Int32: not 0 while a publish waits, so that a session transaction gives way (S130). */
   readonly publishWaits: SharedArrayBuffer;
+  /** Whether the AMQP tables are kept in this file. */
+  readonly amqp?: boolean;
 }
 
 export interface OpenReader {
@@ -123,7 +134,8 @@ export type Write =
     readonly op: "dropPositions";
     readonly rows: readonly StoredPosition[];
   }
-  | { readonly op: "dropHolds"; readonly rows: readonly StoredHold[] };
+  | { readonly op: "dropHolds"; readonly rows: readonly StoredHold[] }
+  | { readonly op: "amqp"; readonly write: AmqpWrite };
 
 export interface StoredPosition extends Position {
   readonly channel: string;
@@ -200,7 +212,8 @@ export type Read =
   | {
     readonly op: "holds";
     readonly after: readonly [channel: string, clientId: string, packetId: number];
-  };
+  }
+  | { readonly op: "amqp"; readonly read: AmqpRead };
 
 export interface ReadRequest {
   readonly ask: "read";

@@ -38,6 +38,8 @@ import { SqliteSessions } from "./sessions.ts";
 import { workerName, type WorkerRole } from "./worker_name.ts";
 import { WorkerLink } from "./worker_link.ts";
 import { type PublishCommit, WriteQueue } from "./write_queue.ts";
+import type { AmqpStore } from "../amqp.ts";
+import { SqliteAmqp } from "./amqp_store.ts";
 
 /** A file this close to its bound is full because of it; the page count known here lags a little. */
 const PAGES_NEAR_BOUND = 2048;
@@ -63,6 +65,8 @@ export interface SqliteProviderOptions {
   readonly log: Log;
   /** Of the build, written into a file created here (S49, S91). */
   readonly revision: string;
+  /** Whether the durable half of AMQP is kept in this file. */
+  readonly amqp?: boolean;
   /** Starts the program's entry module as a worker of this name (`runStorageWorker`). */
   readonly spawn: (name: string) => Worker;
   /** Opens the write-ahead log for flushing; a disk that fails or forgets is put here. */
@@ -81,6 +85,7 @@ interface Open {
   readonly logKeeper: LogKeeper;
   readonly stores: ReadonlyMap<string, AppendStore | LatestStore | QueueStore>;
   readonly sessions: SqliteSessions;
+  readonly amqp: SqliteAmqp | undefined;
 }
 
 /**
@@ -120,6 +125,7 @@ export class SqliteProvider implements Provider {
         maxBytes: this.options.maxBytes,
         reserveBytes: this.options.reserveBytes,
         publishWaits,
+        amqp: this.options.amqp === true,
       });
       const channels = specs.map((spec) => spec.channel);
       const reader = this.options.readConnections === 0
@@ -269,7 +275,8 @@ export class SqliteProvider implements Provider {
     });
     const broadcastLog = stores.get(BROADCAST_LOG) as SqliteAppend | undefined;
     const sessions = new SqliteSessions(writes, options.clock, broadcastLog);
-    return { lock, writer, writes, reads, flusher, logKeeper, stores, sessions };
+    const amqp = options.amqp === true ? new SqliteAmqp(writes, reads) : undefined;
+    return { lock, writer, writes, reads, flusher, logKeeper, stores, sessions, amqp };
   }
 
   /** Counted each time, said once per streak; a provider at its bound is no error. */
@@ -322,6 +329,14 @@ export class SqliteProvider implements Provider {
   }
   sessions(): SessionStore {
     return this.#opened().sessions;
+  }
+
+  amqp(): AmqpStore {
+    const { amqp } = this.#opened();
+    if (amqp === undefined) {
+      throw new TypeError(`provider "${this.name}" was made without the AMQP tables`);
+    }
+    return amqp;
   }
 
   #store(channel: string, kind: StoreSpec["kind"]): AppendStore | LatestStore | QueueStore {

@@ -1,6 +1,7 @@
-import { type PublishEntry, type PublishRow, StorageFailure } from "../contract.ts";
+import { type PublishEntry, type PublishRow, type RecordRow, StorageFailure } from "../contract.ts";
 import { QueueLeases } from "../queue_leases.ts";
 import { type Message, recordSize } from "../record.ts";
+import { packAmqpRow } from "./amqp_packing.ts";
 import type { ChannelState } from "./channel_state.ts";
 import { FIRST_OF_ENTRY, type PublishAnswer, RowKind } from "./messages.ts";
 import { type Pack, Packer } from "./packing.ts";
@@ -48,6 +49,10 @@ export class PublishGroup {
   }
 
   #addRow(row: PublishRow): StorageFailure | undefined {
+    if (!isRecord(row)) {
+      packAmqpRow(this.packer, row, FIRST_OF_ENTRY);
+      return undefined;
+    }
     const state = stateOf(row);
     const message = messageOf(row);
     const size = recordSize(message);
@@ -60,6 +65,7 @@ export class PublishGroup {
   #addRows(rows: readonly PublishRow[]): StorageFailure | undefined {
     const before = this.#forming.length;
     for (const row of rows) {
+      if (!isRecord(row)) continue;
       const state = stateOf(row);
       if (!bounded(row, state)) continue;
       if (this.#charge(row, state, recordSize(messageOf(row)))) continue;
@@ -67,15 +73,16 @@ export class PublishGroup {
       return atBound(state);
     }
     rows.forEach((row, i) => {
-      const message = messageOf(row);
       const first = i === 0 ? FIRST_OF_ENTRY : 0;
+      if (!isRecord(row)) return packAmqpRow(this.packer, row, first);
+      const message = messageOf(row);
       this.#pack(row, stateOf(row), message, recordSize(message), first);
     });
     return undefined;
   }
 
   /** False when the channel has no room. A hold only asks: it is counted by the provider (D5.2). */
-  #charge(row: PublishRow, state: ChannelState, size: number): boolean {
+  #charge(row: RecordRow, state: ChannelState, size: number): boolean {
     if (!state.hasRoomFor(size)) return false;
     if (row.kind === "hold") return true;
     state.formingBytes += size;
@@ -84,7 +91,7 @@ export class PublishGroup {
   }
 
   #pack(
-    row: PublishRow,
+    row: RecordRow,
     state: ChannelState,
     message: Message,
     size: number,
@@ -146,20 +153,25 @@ const KINDS = {
   enqueue: RowKind.Enqueue,
 } as const;
 
-function messageOf(row: PublishRow): Message {
+/** Rows of the AMQP tables count against no channel and take no offset. */
+function isRecord(row: PublishRow): row is RecordRow {
+  return row.kind !== "amqp-copy" && row.kind !== "amqp-drop";
+}
+
+function messageOf(row: RecordRow): Message {
   if (row.kind !== "hold") return row.message;
   const { message, clientId } = row.hold;
   return message.clientId === clientId ? message : { ...message, clientId };
 }
 
-function stateOf(row: PublishRow): ChannelState {
+function stateOf(row: RecordRow): ChannelState {
   const { store } = row;
   if (store instanceof QueueLeases) return (store.rows as unknown as StateHolder).state;
   return (store as unknown as StateHolder).state;
 }
 
 /** Whether a row is asked for its channel's bound at all; `latest` has none (S177). */
-function bounded(row: PublishRow, state: ChannelState): boolean {
+function bounded(row: RecordRow, state: ChannelState): boolean {
   return state.maxBytes !== undefined && row.kind !== "set" && row.kind !== "retain";
 }
 

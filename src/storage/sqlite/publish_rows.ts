@@ -1,4 +1,5 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
+import type { AmqpRows } from "./amqp_rows.ts";
 import { RowKind } from "./messages.ts";
 import type { Unpacker } from "./packing.ts";
 import type { StoredChannel, StoredChannels } from "./stored_channels.ts";
@@ -24,6 +25,8 @@ export class PublishRows {
   #insertHold: StatementSync;
   /** Arguments of records not inserted yet. */
   #pending: Value[] = [];
+  /** Set where the AMQP tables are kept in this file. */
+  amqp: AmqpRows | undefined;
 
   constructor(database: DatabaseSync, private readonly channels: StoredChannels) {
     const slots = (count: number) => "(" + new Array(count).fill("?").join(", ") + ")";
@@ -58,6 +61,10 @@ export class PublishRows {
 
   /** Writes the current row of `row`; the offset it took, 0 for none. */
   write(row: Unpacker, kind: number): number {
+    if (kind === RowKind.AmqpCopy || kind === RowKind.AmqpDrop) {
+      this.amqp!.publish(row, kind);
+      return 0;
+    }
     const channel = this.channels.at(row.tag);
     switch (kind) {
       case RowKind.Append:

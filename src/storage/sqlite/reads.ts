@@ -9,6 +9,7 @@ import type {
   ValuesAnswer,
   WindowAnswer,
 } from "./messages.ts";
+import { AmqpReads } from "./amqp_reads.ts";
 import { arraysOf } from "./connection.ts";
 import {
   FLAGS_SQL,
@@ -49,8 +50,12 @@ export class Reads {
   #overdueJobs: StatementSync;
   #sessionPositions: StatementSync;
   #holds: StatementSync;
+  #amqp: AmqpReads | undefined;
 
-  constructor(database: DatabaseSync, private readonly channels: readonly string[]) {
+  constructor(
+    private readonly database: DatabaseSync,
+    private readonly channels: readonly string[],
+  ) {
     this.#begin = database.prepare("BEGIN");
     this.#commit = database.prepare("COMMIT");
     this.#floor = database.prepare("SELECT floor FROM channels WHERE name = ?");
@@ -109,6 +114,9 @@ export class Reads {
 
   read(read: Read): unknown {
     switch (read.op) {
+      case "amqp":
+        this.#amqp ??= new AmqpReads(this.database);
+        return this.#amqp.read(read.read);
       case "window":
         return this.#inTransaction(() => this.#readWindow(read));
       case "firstAtOrAfter": {

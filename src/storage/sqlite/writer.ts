@@ -1,5 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { BROADCAST_LOG } from "../contract.ts";
+import { AmqpRows } from "./amqp_rows.ts";
+import { createAmqpTables } from "./amqp_schema.ts";
 import {
   BUSY_TIMEOUT_MS,
   cannotWrite,
@@ -95,6 +97,10 @@ export class Writer {
     this.#channels = channels;
     this.#transactions = new Transactions(database, opened.ceiling);
     this.#rows = new PublishRows(database, channels);
+    if (request.amqp) {
+      createAmqpTables(database);
+      this.#rows.amqp = new AmqpRows(database);
+    }
     this.#writes = new Writes(database, channels, this.#rows);
     this.#logRoom = new LogRoom(database, channels);
     this.#reads = new Reads(database, request.stores.map((store) => store.channel));

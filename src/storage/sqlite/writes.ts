@@ -7,6 +7,7 @@ import { storedSize } from "./opening.ts";
 import type { SizedRow } from "./opening.ts";
 import { FLAGS_SQL, messageColumns, type MessageRow, packRows, Unpacker } from "./packing.ts";
 import type { PackedRecords } from "./packing.ts";
+import { amqpWriteRelieves } from "./amqp_messages.ts";
 import type { PublishRows } from "./publish_rows.ts";
 import { Refused } from "./refused.ts";
 import { SessionWrites } from "./session_writes.ts";
@@ -27,6 +28,8 @@ export function mayUseReserve(write: Write): boolean {
     case "dropPositions":
     case "dropHolds":
       return true;
+    case "amqp":
+      return amqpWriteRelieves(write.write);
     default:
       return false;
   }
@@ -134,6 +137,8 @@ export class Writes {
       }
       case "releaseHold":
         return this.#releaseHold(write);
+      case "amqp":
+        return this.rows.amqp!.run(write.write);
       case "recordAttempt": {
         const { name } = this.channels.at(write.store);
         return changed(this.#updateAttempts.run(write.attempts, write.at, name, write.offset)) ===

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import {
   BROADCAST_LOG,
   type Provider,
-  type PublishRow,
+  type RecordRow,
   type SessionRecord,
 } from "../../../src/storage/contract.ts";
 import {
@@ -28,7 +28,7 @@ function fill(provider: Provider): Promise<number> {
   return untilFull(provider, () => appended(store, message("t", KILOBYTE)));
 }
 
-async function untilFull(provider: Provider, row: (count: number) => PublishRow): Promise<number> {
+async function untilFull(provider: Provider, row: (count: number) => RecordRow): Promise<number> {
   for (let count = 0;; count++) {
     const outcome = await submit(provider, [row(count)]);
     if (outcome === "full") return count;

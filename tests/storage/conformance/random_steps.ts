@@ -3,7 +3,7 @@ import {
   type InFlight,
   type Lease,
   type Provider,
-  type PublishRow,
+  type RecordRow,
   RETAINED,
   sessionReader,
   type SessionRecord,
@@ -96,7 +96,7 @@ function drawMessage(dice: Dice): Message {
 }
 
 function publish(dice: Dice): readonly [string, Step] {
-  const rows: ((provider: Provider) => PublishRow)[] = [];
+  const rows: ((provider: Provider) => RecordRow)[] = [];
   const names: string[] = [];
   // One value of a topic, and one hold, at most in an entry.
   const kinds = ["append", "append", "enqueue"];

@@ -3,8 +3,8 @@ import {
   BROADCAST_LOG,
   type LatestStore,
   type Provider,
-  type PublishRow,
   type QueueStore,
+  type RecordRow,
   RETAINED,
   type StorageFailure,
   type StoreSpec,
@@ -79,7 +79,7 @@ export function text(message: Message): string {
 /** What an entry answered: the offsets of its rows, or why nothing of it was kept. */
 export type Outcome = readonly Offset[] | "full" | "failed";
 
-export function submit(provider: Provider, rows: PublishRow[]): Promise<Outcome> {
+export function submit(provider: Provider, rows: RecordRow[]): Promise<Outcome> {
   return new Promise((resolve) => {
     let bytes = 0;
     for (const row of rows) {
@@ -94,19 +94,19 @@ export function submit(provider: Provider, rows: PublishRow[]): Promise<Outcome>
   });
 }
 
-export function appended(store: AppendStore, message: Message): PublishRow {
+export function appended(store: AppendStore, message: Message): RecordRow {
   return { kind: "append", store, message, offset: 0 };
 }
 
-export function set(store: LatestStore, message: Message): PublishRow {
+export function set(store: LatestStore, message: Message): RecordRow {
   return { kind: "set", store, message, offset: 0 };
 }
 
-export function retained(store: LatestStore, message: Message): PublishRow {
+export function retained(store: LatestStore, message: Message): RecordRow {
   return { kind: "retain", store, message, offset: 0 };
 }
 
-export function enqueued(store: QueueStore, message: Message): PublishRow {
+export function enqueued(store: QueueStore, message: Message): RecordRow {
   return { kind: "enqueue", store, message, offset: 0 };
 }
 
@@ -115,7 +115,7 @@ export function held(
   clientId: string,
   packetId: number,
   message: Message,
-): PublishRow {
+): RecordRow {
   return { kind: "hold", store, hold: { clientId, packetId, heldAt: 5n, message }, offset: 0 };
 }
 

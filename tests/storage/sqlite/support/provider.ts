@@ -5,7 +5,7 @@ import {
   type AppendStore,
   type Provider,
   type PublishEntry,
-  type PublishRow,
+  type RecordRow,
   type StorageFailure,
   type StoreSpec,
 } from "../../../../src/storage/contract.ts";
@@ -147,7 +147,7 @@ export function message(
 /** Submits rows as one entry; resolves with the failure it was settled with, if any. */
 export function publish(
   provider: Pick<Provider, "submit">,
-  ...rows: PublishRow[]
+  ...rows: RecordRow[]
 ): Promise<StorageFailure | undefined> {
   let bytes = 0;
   for (const row of rows) {
@@ -159,6 +159,6 @@ export function publish(
   });
 }
 
-export function appendRow(store: AppendStore, message: Message): PublishRow {
+export function appendRow(store: AppendStore, message: Message): RecordRow {
   return { kind: "append", store, message, offset: 0 };
 }
