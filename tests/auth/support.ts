@@ -36,7 +36,7 @@ export function aclFindings(text: string, world: Configuration = PLANT): string[
   const [header, file, ...bullets] = findings.report(ACL_FILE).trimEnd().split("\n");
   assert.equal(header, "configuration is invalid:");
   assert.equal(file, `${ACL_FILE}:`);
-  return bullets.map((bullet) => bullet.replace(/^  - /, ""));
+  return bullets.map((bullet) => bullet.slice("  - ".length));
 }
 
 /** The ACL of a text in which nothing is wrong. */
