@@ -29,12 +29,11 @@ export function loadCredentials(
   findings: Findings,
 ): Credentials {
   const { doors, aclFile } = configuration.mqtt;
-  const files = new Map<string, PasswordFile>();
+  const files = new Map<string, PasswordFile | undefined>();
   for (const { passwordFile } of doors) {
     if (passwordFile === undefined || files.has(passwordFile)) continue;
     const of = doors.filter((door) => door.passwordFile === passwordFile);
-    const file = readUsers(passwordFile, of, readFile, findings);
-    if (file !== undefined) files.set(passwordFile, file);
+    files.set(passwordFile, readUsers(passwordFile, of, readFile, findings));
   }
   return {
     doors: new Map(doors.map((door) => [door.name, {
