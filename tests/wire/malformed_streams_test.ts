@@ -17,8 +17,8 @@ const MIB = 1024 * 1024;
 /** Above what the broker holds after the first streams: code that is compiled, buffers, garbage. */
 const GROWTH_MIB = 192;
 const WARM_AFTER = 1_000;
-/** Descriptors that come and go with the broker's own files. */
-const SPARE_DESCRIPTORS = 8;
+/** Descriptors of the broker's own: storage workers that start when they are first needed. */
+const SPARE_DESCRIPTORS = 24;
 
 /** One stream, made from its own seed alone. */
 function stream(seed: number): Uint8Array<ArrayBuffer> {
