@@ -1,17 +1,21 @@
 import { type Message, ownedMessage } from "../storage/record.ts";
 import { SubscriptionTree } from "../topics/tree.ts";
-import type { LogReader } from "./log.ts";
+import type { Debt } from "./log.ts";
 import type { Session } from "./session.ts";
 
 /** Topics whose subscribers are remembered between two changes of any subscription. */
 const CACHED_TOPICS = 8_192;
 
-/** Who gets one broadcast, and how. */
-export interface Audience {
-  readonly subscribers: readonly Session[];
-}
+const NOBODY: readonly Session[] = [];
+const NO_DEBTS: readonly Debt[] = [];
 
-const NOBODY: Audience = { subscribers: [] };
+/** Who gets one broadcast, and how; decided when it is published (D8.1, D8.5). */
+export interface Audience {
+  /** Owed it through the log: durable, granted QoS 1 or 2. */
+  readonly debts: readonly Debt[];
+  /** Everybody else: from memory. */
+  readonly live: readonly Session[];
+}
 
 /**
  * Live fan-out of what no channel claims (D8.1): who is subscribed when it is published. Durable
@@ -19,53 +23,55 @@ const NOBODY: Audience = { subscribers: [] };
  */
 export class Broadcast {
   readonly #tree = new SubscriptionTree<Session, Session>();
-  #audiences = new Map<string, Audience>();
+  readonly #subscribers = new Map<string, readonly Session[]>();
 
   add(filter: string, subscriber: Session): void {
     this.#tree.add(filter, subscriber, subscriber);
-    this.#audiences.clear();
+    this.#subscribers.clear();
   }
 
   remove(filter: string, subscriber: Session): void {
     this.#tree.remove(filter, subscriber);
-    this.#audiences.clear();
+    this.#subscribers.clear();
   }
 
-  audience(topic: string): Audience {
-    let audience = this.#audiences.get(topic);
-    if (audience === undefined) {
-      const subscribers = new Set<Session>();
-      if (!this.#tree.isEmpty) this.#tree.match(topic, (subscriber) => subscribers.add(subscriber));
-      audience = subscribers.size === 0 ? NOBODY : { subscribers: [...subscribers] };
-      if (this.#audiences.size >= CACHED_TOPICS) this.#audiences.clear();
-      this.#audiences.set(topic, audience);
+  /** Sessions with a filter that `topic` matches, each once. */
+  subscribers(topic: string): readonly Session[] {
+    let subscribers = this.#subscribers.get(topic);
+    if (subscribers === undefined) {
+      const found = new Set<Session>();
+      if (!this.#tree.isEmpty) this.#tree.match(topic, (subscriber) => found.add(subscriber));
+      subscribers = found.size === 0 ? NOBODY : [...found];
+      if (this.#subscribers.size >= CACHED_TOPICS) this.#subscribers.clear();
+      this.#subscribers.set(topic, subscribers);
     }
-    return audience;
+    return subscribers;
   }
 
-  /** The readers that are owed `message` through the log: durable, granted QoS 1 or 2 (D8.5). */
-  owed(message: Message, audience: Audience): LogReader[] {
-    if (message.qos === 0) return [];
-    const readers: LogReader[] = [];
-    for (const session of audience.subscribers) {
+  /** Who of `subscribers` is owed `message` through the log, and who gets it live. */
+  audience(message: Message, subscribers: readonly Session[]): Audience {
+    if (message.qos === 0) return { debts: NO_DEBTS, live: subscribers };
+    let debts: Debt[] | undefined;
+    let live: Session[] | undefined;
+    for (let i = 0; i < subscribers.length; i++) {
+      const session = subscribers[i];
       const { log } = session;
-      if (log === undefined) continue;
-      const grant = session.grant(message);
-      if (grant !== undefined && grant.qos > 0) readers.push(log);
+      if (log !== undefined && (session.grant(message)?.qos ?? 0) > 0) {
+        live ??= subscribers.slice(0, i);
+        (debts ??= []).push(log);
+      } else live?.push(session);
     }
-    return readers;
+    return debts === undefined ? { debts: NO_DEBTS, live: subscribers } : { debts, live: live! };
   }
 
   /** Hands `message` to everybody it is not owed to through the log. */
-  deliver(message: Message, audience: Audience): void {
-    if (audience.subscribers.length === 0) return;
+  deliver(message: Message, live: readonly Session[]): void {
+    if (live.length === 0) return;
     const owned = ownedMessage(message);
-    for (const session of audience.subscribers) {
+    for (const session of live) {
       const grant = session.grant(owned);
       if (grant === undefined) continue;
-      const qos = Math.min(grant.qos, owned.qos) as 0 | 1 | 2;
-      if (qos > 0 && session.log !== undefined) continue;
-      session.live.offer(owned, grant, qos, false);
+      session.live.offer(owned, grant, Math.min(grant.qos, owned.qos) as 0 | 1 | 2);
     }
   }
 }

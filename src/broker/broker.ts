@@ -1,10 +1,8 @@
 import type { Configuration } from "../config/configuration.ts";
 import {
   BROADCAST_LOG,
-  type GroupImage,
   type Provider,
   RETAINED,
-  type SessionImage,
   StorageFailure,
   type StoreSpec,
 } from "../storage/contract.ts";
@@ -19,10 +17,18 @@ import type { ClientLink } from "./link.ts";
 import { BroadcastLog } from "./log.ts";
 import { Publisher, type PublishRequest } from "./publish.ts";
 import type { ReasonCode, Refusal } from "./reason.ts";
-import { restoreLog } from "./restore.ts";
+import type { Parts } from "./parts.ts";
+import { Restoration } from "./restore.ts";
 import { type Channel, type Placement, Routes } from "./routes.ts";
 import type { Session } from "./session.ts";
-import { type Claim, type ConnectRequest, type Departure, Sessions } from "./sessions.ts";
+import {
+  type Claim,
+  type ConnectRequest,
+  type Departure,
+  type PassedOver,
+  Sessions,
+} from "./sessions.ts";
+import { Shares } from "./share/shares.ts";
 import { type SubscribeAnswer, type SubscribeRequest, Subscriptions } from "./subscribe.ts";
 import { Sweeps } from "./sweeps.ts";
 import { Wills } from "./wills.ts";
@@ -41,6 +47,7 @@ export class Broker {
   readonly #log: BroadcastLog;
   readonly #sweeps: Sweeps;
   readonly #wills: Wills;
+  readonly #parts: Parts;
   readonly #providers: ReadonlyMap<string, Provider>;
   readonly #sessionProvider: Provider;
   readonly #channels: readonly Channel[];
@@ -69,31 +76,42 @@ export class Broker {
       [BROADCAST_LOG, this.#sessionProvider],
       [RETAINED, retainedProvider],
     ]);
+    const shares = new Shares(this.#log, context, configuration.share.expiresAfterMs);
     this.publisher = new Publisher(context, {
       routes: this.routes,
       broadcast,
       log: this.#log,
+      shares,
       retained,
       providerOf: (store) => homes.get(store.channel)!,
     });
     this.#wills = new Wills(context, this.publisher);
-    this.exactlyOnce = new ExactlyOnce(context, this.publisher, configuration.qos2, this.#logPlace);
+    this.exactlyOnce = new ExactlyOnce(
+      context,
+      this.publisher,
+      configuration.qos2,
+      this.#logPlace,
+      (clientId, writes) => void this.sessions.endings.remains.leave(clientId, writes),
+    );
     this.#subscriptions = new Subscriptions(
       context,
       this.routes,
       broadcast,
       this.#log,
-      retained,
+      shares,
+      { store: retained, log: this.#log, logProvider: this.#sessionProvider },
       sessionStore,
     );
-    this.sessions = new Sessions(context, sessionStore, {
+    this.#parts = {
       appendChannels: this.#channels.filter((channel) => channel.kind === "append"),
       queueChannels: this.#channels.filter((channel) => channel.kind === "queue"),
       log: this.#log,
       wills: this.#wills,
       exactlyOnce: this.exactlyOnce,
       subscriptions: this.#subscriptions,
-    });
+      shares,
+    };
+    this.sessions = new Sessions(context, sessionStore, this.#parts);
     this.#control = new ControlTopics(
       context,
       this.routes,
@@ -132,14 +150,15 @@ export class Broker {
   }
 
   async #restore(): Promise<void> {
-    const { sessions: images } = await this.#sessionProvider.sessions().load() as {
-      sessions: readonly SessionImage[];
-      groups: readonly GroupImage[];
-    };
-    const restored = this.sessions.restore(images);
-    await restoreLog(this.#log, restored);
+    const restoration = new Restoration(
+      this.context,
+      this.#sessionProvider.sessions(),
+      this.sessions,
+      this.#parts,
+    );
+    await restoration.load();
     await this.#restoreHolds();
-    await this.sessions.settleRestored();
+    await restoration.settle();
     const now = this.context.clock.wall();
     const held = (clientId: string) => this.sessions.get(clientId) !== undefined;
     for (const provider of this.#providers.values()) await provider.sweepPositions(held, now);
@@ -173,7 +192,7 @@ export class Broker {
   // ------------------------------------------------------------------------- what doors ask for
 
   /** Serves a CONNECT whose own checks passed: a claim, or why it is refused. */
-  async connect(request: ConnectRequest): Promise<Claim | Refusal> {
+  async connect(request: ConnectRequest): Promise<Claim | PassedOver | Refusal> {
     if (request.will !== undefined) {
       const refusal = this.#wills.refusal(request.will);
       if (refusal !== undefined) return refusal;
@@ -239,7 +258,7 @@ export class Broker {
   async stopSessions(): Promise<void> {
     this.#sweeps.stop();
     await this.#stopQueues();
-    await this.sessions.stop();
+    await this.sessions.departures.stop();
     // What the ending connections gave back is written before the providers close.
     await this.#stopQueues();
   }

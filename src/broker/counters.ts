@@ -23,8 +23,21 @@ export type DropCause =
   | "storage_full"
   | "expired"
   | "no_shared_member"
-  | "member_ended"
-  | "backlog_full";
+  | "too_large";
+
+/** Why a delivery on a shared group's list never reached a member. */
+export type ShareDropCause =
+  | "backlog_full"
+  | "no_member_left"
+  | "expired"
+  | "storage_full"
+  | "member_ended";
+
+/** What made a Will be published. */
+export type WillCause = "immediate" | "delayed" | "session_ended" | "start";
+
+/** Why a session that was to be kept was not. */
+export type SessionDropCause = "storage_full" | "expired_while_stopped" | "subscription_refused";
 
 /** Plain counters in objects, rendered when somebody asks; nothing but an increment on a hot path. */
 export class Counters {
@@ -33,13 +46,21 @@ export class Counters {
   /** QoS 0 deliveries a slow subscriber did not take. */
   deliveriesDropped = 0;
   readonly publishRefused = new LabelledCounter<ReasonCode>();
+  /** Publishes over `publish_rate` or `publish_bytes`; not among `publishRefused`. */
+  publishRateExceeded = 0;
   readonly subscriptionsRefused = new LabelledCounter<ReasonCode>();
   readonly connectionsRefused = new LabelledCounter<string>();
   readonly sessionDeliveriesDropped = new LabelledCounter<DropCause>();
+  /** Deliveries placed on lists of shared groups, handed to members from there, and dropped there. */
+  sharesHeld = 0;
+  sharesDrained = 0;
+  readonly sharesDropped = new LabelledCounter<ShareDropCause>();
   readonly storageErrors = new LabelledCounter<string>();
-  sessionsDropped = 0;
+  readonly sessionsDropped = new LabelledCounter<SessionDropCause>();
   queueRetainIgnored = 0;
   qos2Abandoned = 0;
-  willsPublished = 0;
+  readonly willsPublished = new LabelledCounter<WillCause>();
+  /** Wills withdrawn by a client that came back within its delay. */
+  willsCancelled = 0;
   positionsOvertaken = 0;
 }

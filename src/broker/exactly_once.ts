@@ -1,5 +1,4 @@
 import { type Nanoseconds, NANOSECONDS_PER_MS } from "../platform/clock.ts";
-import { errorText } from "../platform/log.ts";
 import type { Timer } from "../platform/timers.ts";
 import {
   type HoldStore,
@@ -35,8 +34,30 @@ export interface Exchange {
   readonly place: HoldPlace;
   state: "holding" | "held" | "releasing";
   expiry: Timer | undefined;
+  /** Monotonic ms at which it is abandoned; set once it is held. */
+  expiresAt: number;
   /** Repeats of the PUBLISH that wait for the hold to be stored. */
   repeats: number[];
+  /** The release under way: a PUBREL of the next connection hears the same outcome. */
+  releasing: Promise<Release> | undefined;
+  /** Its value is in the retained store already, its release is not (D5.14). */
+  retained: boolean;
+  /** Shared groups over its channel have their copy already (D9.5). */
+  copied: boolean;
+}
+
+function newExchange(packetId: number, place: HoldPlace, state: Exchange["state"]): Exchange {
+  return {
+    packetId,
+    place,
+    state,
+    expiry: undefined,
+    expiresAt: Infinity,
+    repeats: [],
+    releasing: undefined,
+    retained: false,
+    copied: false,
+  };
 }
 
 export interface ExactlyOncePolicy {
@@ -59,6 +80,8 @@ export class ExactlyOnce {
     private readonly policy: ExactlyOncePolicy,
     /** The broadcast log, where broadcast publishes are held (D5.13). */
     private readonly logPlace: HoldPlace,
+    /** Carries out what an ended exchange still owes a store, until it is done (D6.13). */
+    private readonly leave: (clientId: string, writes: (() => Promise<void>)[]) => void,
   ) {}
 
   /** A PUBLISH at QoS 2. Answered once the hold is stored, or refused as a QoS 1 publish would be. */
@@ -88,13 +111,7 @@ export class ExactlyOnce {
       provider: channel.provider,
       channel,
     };
-    const exchange: Exchange = {
-      packetId,
-      place,
-      state: "holding",
-      expiry: undefined,
-      repeats: [],
-    };
+    const exchange = newExchange(packetId, place, "holding");
     session.inbound.set(packetId, exchange);
     place.provider.submit(
       new HoldEntry(
@@ -114,14 +131,7 @@ export class ExactlyOnce {
     route: ReturnType<Publisher["destinations"]["routes"]["route"]>,
   ): Refusal | undefined {
     if (route.kind === "refused") return route.refusal;
-    if (session.inbound.size >= this.policy.maxInflightPerClient) {
-      return {
-        code: Reason.QuotaExceeded,
-        reason:
-          `more unfinished QoS 2 publishes than broker.qos2.max_inflight_per_client (${this.policy.maxInflightPerClient})`,
-      };
-    }
-    return this.publisher.admit(request);
+    return this.#tooMany(session) ?? this.publisher.admit(request);
   }
 
   #message(session: Session, request: PublishRequest, channel: Channel | undefined): Message {
@@ -150,43 +160,81 @@ export class ExactlyOnce {
       return;
     }
     exchange.state = "held";
-    this.#armExpiry(session, exchange, this.policy.expiresAfterMs);
+    this.#expireIn(session, exchange, this.policy.expiresAfterMs);
     for (const each of tokens) answerer.answered(each, undefined);
-    if (session.ended) void this.#abandon(session, exchange);
+    if (session.ended) this.leave(session.clientId, [this.#abandoning(session, exchange)]);
   }
 
-  #armExpiry(session: Session, exchange: Exchange, delayMs: number): void {
-    exchange.expiry = this.context.timers.after(delayMs, () => {
+  #expireIn(session: Session, exchange: Exchange, delayMs: number): void {
+    exchange.expiresAt = this.context.clock.monotonic() + delayMs;
+    this.#armExpiry(session, exchange);
+  }
+
+  #armExpiry(session: Session, exchange: Exchange): void {
+    const leftMs = exchange.expiresAt - this.context.clock.monotonic();
+    exchange.expiry = this.context.timers.after(leftMs, () => {
       if (session.inbound.get(exchange.packetId) !== exchange || exchange.state !== "held") return;
       session.inbound.delete(exchange.packetId);
-      void this.#abandon(session, exchange);
+      this.leave(session.clientId, [this.#abandoning(session, exchange)]);
     });
   }
 
   /** A hold found at the start, with the session it belongs to (D5.16). */
   restore(session: Session, packetId: number, place: HoldPlace, heldAt: Nanoseconds): void {
-    const exchange: Exchange = { packetId, place, state: "held", expiry: undefined, repeats: [] };
+    const exchange = newExchange(packetId, place, "held");
     session.inbound.set(packetId, exchange);
     const waitedMs = Number((this.context.clock.wall() - heldAt) / NANOSECONDS_PER_MS);
-    this.#armExpiry(session, exchange, this.policy.expiresAfterMs - Math.max(0, waitedMs));
+    this.#expireIn(session, exchange, this.policy.expiresAfterMs - Math.max(0, waitedMs));
   }
 
+  // ----------------------------------------------------------------------------- control requests
+
+  /**
+   * A request to a control topic at QoS 2: true when it is to be carried out, false for a repeat, a
+   * refusal when too many exchanges are open. It is no record, so nothing of it outlives the broker.
+   */
+  apply(session: Session, packetId: number): boolean | Refusal {
+    if (session.applied.has(packetId)) return false;
+    const refusal = this.#tooMany(session);
+    if (refusal !== undefined) return refusal;
+    session.applied.add(packetId);
+    return true;
+  }
+
+  #tooMany(session: Session): Refusal | undefined {
+    const { maxInflightPerClient } = this.policy;
+    if (session.inbound.size + session.applied.size < maxInflightPerClient) return undefined;
+    return {
+      code: Reason.QuotaExceeded,
+      reason:
+        `more unfinished QoS 2 publishes than broker.qos2.max_inflight_per_client (${maxInflightPerClient})`,
+    };
+  }
+
+  // ------------------------------------------------------------------------------------- releases
+
   /** A PUBREL: the record is written, and only then is PUBCOMP due (D5.3, D5.6). */
-  async release(session: Session, packetId: number): Promise<Release> {
+  release(session: Session, packetId: number): Promise<Release> {
     const exchange = session.inbound.get(packetId);
-    if (exchange === undefined || exchange.state !== "held") {
-      return { code: Reason.PacketIdentifierNotFound };
+    if (exchange === undefined || exchange.state === "holding") {
+      const known = session.applied.delete(packetId);
+      return Promise.resolve({ code: known ? Reason.Success : Reason.PacketIdentifierNotFound });
     }
+    return exchange.releasing ??= this.#release(session, exchange);
+  }
+
+  async #release(session: Session, exchange: Exchange): Promise<Release> {
     exchange.state = "releasing";
     exchange.expiry?.cancel();
     try {
       const code = await this.#write(session, exchange);
-      session.inbound.delete(packetId);
+      session.inbound.delete(exchange.packetId);
       return { code };
     } catch (error) {
       exchange.state = "held";
-      this.#armExpiry(session, exchange, this.policy.expiresAfterMs);
-      if (session.ended) void this.#abandon(session, exchange);
+      exchange.releasing = undefined;
+      this.#armExpiry(session, exchange);
+      if (session.ended) this.leave(session.clientId, [this.#abandoning(session, exchange)]);
       return { refusal: this.#releaseRefusal(exchange, error) };
     }
   }
@@ -207,68 +255,58 @@ export class ExactlyOnce {
     exchange: Exchange,
   ): Promise<typeof Reason.Success | typeof Reason.PacketIdentifierNotFound> {
     const { place, packetId } = exchange;
-    if (place.channel === undefined) await this.#retain(session, exchange);
+    await this.#ahead(session, exchange);
     const record = await place.store.releaseHold(session.clientId, packetId);
     if (record === undefined) return Reason.PacketIdentifierNotFound;
     this.context.counters.published++;
     const { offset, message } = record;
-    if (place.channel !== undefined) {
-      if (offset > 0) place.channel.recorded(offset, message);
-      else if (place.channel.kind === "latest") place.channel.deletedNothing(message);
-      return Reason.Success;
-    }
-    const { broadcast, log } = this.publisher.destinations;
-    const audience = broadcast.audience(message.topic);
-    log.recorded(offset, message, broadcast.owed(message, audience));
-    broadcast.deliver(message, audience);
+    if (place.channel === undefined) this.publisher.releasedBroadcast(offset, message);
+    else this.publisher.releasedRecord(place.channel, offset, message);
     return Reason.Success;
   }
 
-  /** A retained broadcast enters the retained store just before its log write (D5.14). */
-  async #retain(session: Session, exchange: Exchange): Promise<void> {
-    const message = await exchange.place.store.held(session.clientId, exchange.packetId);
-    if (message === undefined || !message.retain) return;
-    const { retained, providerOf } = this.publisher.destinations;
-    const row: PublishRow = { kind: "retain", store: retained, message, offset: 0 };
-    await new Promise<void>((resolve, reject) => {
-      providerOf(retained).submit({
-        rows: [row],
-        bytes: recordSize(message),
-        settled: (failure) => failure === undefined ? resolve() : reject(failure),
-      });
-    });
-  }
-
-  /** The session ends: everything it holds goes with it, counted (D6.19). */
-  async sessionEnded(session: Session): Promise<void> {
-    const exchanges = [...session.inbound.values()];
-    session.inbound.clear();
-    await Promise.all(
-      exchanges.filter((exchange) => exchange.state === "held")
-        .map((exchange) => this.#abandon(session, exchange)),
-    );
-  }
-
-  async #abandon(session: Session, exchange: Exchange): Promise<void> {
-    exchange.expiry?.cancel();
-    try {
-      const dropped = await exchange.place.store.abandonHold(
-        session.clientId,
-        exchange.packetId,
-        "departed",
-      );
-      if (dropped) this.context.counters.qos2Abandoned++;
-    } catch (error) {
-      this.context.counters.storageErrors.add(exchange.place.store.channel);
-      this.context.log.error(
-        "cannot drop an abandoned QoS 2 publish; it is dropped at the next start",
-        {
-          client: session.clientId,
-          channel: exchange.place.store.channel,
-          error: errorText(error),
-        },
-      );
+  /**
+   * What is stored just before the release: a retained broadcast's value (D5.14), the copy that shared
+   * groups over a channel are owed (D9.5).
+   */
+  async #ahead(session: Session, exchange: Exchange): Promise<void> {
+    const { place, packetId } = exchange;
+    const mayRetain = place.channel === undefined && !exchange.retained;
+    const mayCopy = place.channel !== undefined && place.channel.kind !== "queue" &&
+      !exchange.copied && this.publisher.hasGroups;
+    if (!mayRetain && !mayCopy) return;
+    const message = await place.store.held(session.clientId, packetId);
+    if (message === undefined) return;
+    if (mayCopy) {
+      await this.publisher.copyToGroups(message);
+      exchange.copied = true;
+    } else if (message.retain) {
+      await this.publisher.retain(message);
+      exchange.retained = true;
     }
+  }
+
+  // --------------------------------------------------------------------------------------- ending
+
+  /** The session ends: the writes by which everything it holds goes with it, counted (D6.19). */
+  sessionEnded(session: Session): (() => Promise<void>)[] {
+    const exchanges = [...session.inbound.values()].filter(({ state }) => state === "held");
+    session.inbound.clear();
+    session.applied.clear();
+    return exchanges.map((exchange) => this.#abandoning(session, exchange));
+  }
+
+  #abandoning({ clientId }: Session, exchange: Exchange): () => Promise<void> {
+    exchange.expiry?.cancel();
+    const { packetId, place } = exchange;
+    return async () => {
+      if (!await place.store.abandonHold(clientId, packetId, "departed")) return;
+      this.context.counters.qos2Abandoned++;
+      if (!exchange.retained) return;
+      this.context.log.warn("an abandoned QoS 2 publish had its value retained before", {
+        client: clientId,
+      });
+    };
   }
 }
 

@@ -44,8 +44,10 @@ export interface ClientLink {
    * Size (D7).
    */
   deliver(delivery: Delivery): boolean;
-  /** Sends a PUBREL. */
-  release(packetId: number): void;
+  /** What `deliver` would answer, with nothing sent. */
+  takes(delivery: Delivery): boolean;
+  /** Sends a PUBREL; with a code when nothing is known of the exchange. */
+  release(packetId: number, code?: ReasonCode): void;
   /** Sends DISCONNECT where the protocol has one, then closes. */
   end(ending: Ending): void;
 }

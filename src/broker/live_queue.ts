@@ -1,8 +1,7 @@
 import { type Message, NO_HEADERS, recordSize } from "../storage/record.ts";
 import type { Context } from "./context.ts";
 import { isExpired, remainingExpiry } from "./delivery.ts";
-import type { Grant, Session, Source } from "./session.ts";
-import { QUANTUM } from "./session.ts";
+import { type Grant, QUANTUM, type Session, type Source } from "./session.ts";
 import { ENTRY_BYTES, type WindowEntry } from "./window.ts";
 
 /** A broadcast that waits in memory for room. */
@@ -10,8 +9,8 @@ interface Waiting {
   readonly message: Message;
   readonly grant: Grant;
   readonly qos: 0 | 1 | 2;
-  /** Set on stored retained values (D17.6), whatever the subscription asks. */
-  readonly retained: boolean;
+  /** The session's filters when `grant` was asked. */
+  readonly filterVersion: number;
   readonly bytes: number;
 }
 
@@ -34,31 +33,38 @@ export class LiveQueue implements Source {
   }
 
   /** Delivers now, or keeps for later, or drops and counts. */
-  offer(message: Message, grant: Grant, qos: 0 | 1 | 2, retained: boolean): void {
-    const { session } = this;
+  offer(message: Message, grant: Grant, qos: 0 | 1 | 2): void {
+    const { session, context } = this;
     if (session.link === undefined) return;
     const bytes = recordSize(message);
     if (this.length === 0 && session.canSend() && (qos === 0 || session.fits(bytes))) {
-      this.#send(message, grant, qos, retained, bytes);
-      return;
-    }
-    if (qos === 0 && this.#bytes + bytes > session.queueBytes / 2) {
-      this.context.counters.deliveriesDropped++;
+      this.#send(message, grant, qos, bytes);
       return;
     }
     const charged = bytes + ENTRY_BYTES;
-    this.#waiting.push({ message, grant, qos, retained, bytes });
-    this.#bytes += charged;
-    while (this.#bytes + session.window.bytes > session.queueBytes && this.length > 1) {
-      this.#take();
-      this.context.counters.sessionDeliveriesDropped.add("session_queue_full");
+    const outbound = session.link.buffered + this.#bytes + charged;
+    if (qos === 0 && outbound > session.queueBytes / 2) {
+      context.counters.deliveriesDropped++;
+      return;
+    }
+    this.#waiting.push({ message, grant, qos, filterVersion: session.filterVersion, bytes });
+    this.#charge(charged);
+    while (session.overfull && this.length > 1) {
+      const { qos } = this.#take();
+      if (qos === 0) context.counters.deliveriesDropped++;
+      else context.counters.sessionDeliveriesDropped.add("session_queue_full");
     }
     session.wait(this);
   }
 
+  #charge(bytes: number): void {
+    this.#bytes += bytes;
+    this.session.waitingBytes += bytes;
+  }
+
   #take(): Waiting {
     const waiting = this.#waiting[this.#head++];
-    this.#bytes -= waiting.bytes + ENTRY_BYTES;
+    this.#charge(-(waiting.bytes + ENTRY_BYTES));
     if (this.#head > 1_024 || this.#head === this.#waiting.length) {
       this.#waiting = this.#waiting.slice(this.#head);
       this.#head = 0;
@@ -66,7 +72,7 @@ export class LiveQueue implements Source {
     return waiting;
   }
 
-  #send(message: Message, grant: Grant, qos: 0 | 1 | 2, retained: boolean, bytes: number): void {
+  #send(message: Message, grant: Grant, qos: 0 | 1 | 2, bytes: number): void {
     const { session, context } = this;
     const hasExpiry = message.properties.messageExpiry !== undefined;
     const now = hasExpiry ? context.clock.wall() : 0n;
@@ -77,7 +83,7 @@ export class LiveQueue implements Source {
     const delivery = {
       message,
       qos,
-      retain: retained || (grant.retainAsPublished && message.retain),
+      retain: grant.retainAsPublished && message.retain,
       identifiers: grant.identifiers,
       labels: NO_HEADERS,
       expiry: hasExpiry ? remainingExpiry(message, now) : undefined,
@@ -87,7 +93,7 @@ export class LiveQueue implements Source {
       ? session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false })
       : session.send(this, 0, 0, delivery, bytes) !== undefined;
     if (sent) context.counters.delivered++;
-    else context.counters.deliveriesDropped++;
+    else context.counters.sessionDeliveriesDropped.add("too_large");
   }
 
   pump(): void {
@@ -96,16 +102,24 @@ export class LiveQueue implements Source {
       if (!this.session.canSend()) break;
       if (next.qos !== 0 && !this.session.fits(next.bytes)) break;
       this.#take();
-      this.#send(next.message, next.grant, next.qos, next.retained, next.bytes);
+      this.#sendWaiting(next);
     }
     if (this.length > 0) this.session.wait(this);
   }
 
+  /** Nothing is delivered under a filter that was unsubscribed meanwhile (06 section 9). */
+  #sendWaiting({ message, grant, qos, filterVersion, bytes }: Waiting): void {
+    if (filterVersion === this.session.filterVersion) return this.#send(message, grant, qos, bytes);
+    const now = this.session.grant(message);
+    if (now === undefined) return;
+    this.#send(message, now, Math.min(now.qos, qos) as 0 | 1 | 2, bytes);
+  }
+
   /** The connection went: what waited was for it. */
   clear(): void {
+    this.#charge(-this.#bytes);
     this.#waiting = [];
     this.#head = 0;
-    this.#bytes = 0;
   }
 
   acknowledged(_entry: WindowEntry): void {}

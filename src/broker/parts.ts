@@ -2,6 +2,7 @@ import type { AppendChannel } from "./channels/append.ts";
 import type { QueueChannel } from "./channels/queue.ts";
 import type { ExactlyOnce } from "./exactly_once.ts";
 import type { BroadcastLog } from "./log.ts";
+import type { Shares } from "./share/shares.ts";
 import type { Subscriptions } from "./subscribe.ts";
 import type { Wills } from "./wills.ts";
 
@@ -13,4 +14,5 @@ export interface Parts {
   readonly wills: Wills;
   readonly exactlyOnce: ExactlyOnce;
   readonly subscriptions: Subscriptions;
+  readonly shares: Shares;
 }

@@ -1,6 +1,5 @@
 import type { Nanoseconds } from "../platform/clock.ts";
 import type {
-  AppendStore,
   LatestStore,
   Provider,
   PublishEntry,
@@ -12,17 +11,30 @@ import {
   type Message,
   NO_HEADERS,
   NO_PROPERTIES,
+  type Offset,
+  ownedMessage,
   type PublishProperties,
   type QoS,
   recordSize,
   utf8Length,
 } from "../storage/record.ts";
-import type { Audience, Broadcast } from "./broadcast.ts";
+import type { Broadcast } from "./broadcast.ts";
 import type { Context } from "./context.ts";
 import { publishedHeaders, RESERVED_PREFIX } from "./delivery.ts";
-import type { BroadcastLog, LogReader } from "./log.ts";
+import type { BroadcastLog } from "./log.ts";
+import {
+  BroadcastPublication,
+  ChannelPublication,
+  copyRow,
+  GroupedPublication,
+  reportRecord,
+} from "./publications.ts";
 import { Reason, type Refusal } from "./reason.ts";
 import type { Channel, Routes } from "./routes.ts";
+import type { ShareGroup } from "./share/group.ts";
+import type { Shares } from "./share/shares.ts";
+
+const NO_GROUPS: readonly ShareGroup[] = [];
 
 /** A publish as a front door decoded it, or as the broker itself makes one (a Will). */
 export interface PublishRequest {
@@ -49,6 +61,7 @@ export interface Destinations {
   readonly routes: Routes;
   readonly broadcast: Broadcast;
   readonly log: BroadcastLog;
+  readonly shares: Shares;
   readonly retained: LatestStore;
   /** The provider that keeps a store. */
   providerOf(store: { readonly channel: string }): Provider;
@@ -181,10 +194,17 @@ export class Publisher {
     if (channel.kind === "queue" && request.retain) this.context.counters.queueRetainIgnored++;
     const retain = request.retain && channel.kind !== "queue";
     const message = this.channelMessage(request, clientId, retain);
-    const row = channelRow(channel, message);
-    const publication = new ChannelPublication(this, channel, row, answerer, token);
-    channel.provider.submit(publication);
-    if (!channel.provider.accepting) this.saturated = channel.provider;
+    const groups = this.#groupsOver(channel, message.topic);
+    const publication = groups.length === 0
+      ? new ChannelPublication(this, channel, message, answerer, token)
+      : new GroupedPublication(this, channel, message, groups, answerer, token);
+    publication.submit();
+  }
+
+  /** Shared groups that get records of `channel`; none get jobs (I11). */
+  #groupsOver(channel: Channel, topic: string): readonly ShareGroup[] {
+    const { shares } = this.destinations;
+    return shares.isEmpty || channel.kind === "queue" ? NO_GROUPS : shares.matching(topic);
   }
 
   #toBroadcast(
@@ -193,25 +213,88 @@ export class Publisher {
     answerer: Answerer,
     token: number,
   ): void {
-    const { broadcast, log, retained } = this.destinations;
-    const audience = broadcast.audience(request.topic);
-    if (audience.subscribers.length === 0 && !request.retain) {
-      this.context.counters.published++;
-      answerer.answered(token, undefined);
-      return;
+    const { broadcast, shares } = this.destinations;
+    const subscribers = broadcast.subscribers(request.topic);
+    const groups = shares.matching(request.topic);
+    if (subscribers.length === 0 && groups.length === 0 && !request.retain) {
+      return this.stored(answerer, token);
     }
     const message = this.broadcastMessage(request, clientId);
-    const readers = broadcast.owed(message, audience);
-    const publication = new BroadcastPublication(
-      this,
-      message,
-      audience,
-      readers,
-      answerer,
-      token,
-    );
-    publication.submit(log.store, request.retain ? retained : undefined);
+    new BroadcastPublication(this, message, subscribers, groups, answerer, token).submit();
   }
+
+  // ------------------------------------------------------------- what a release at PUBREL publishes
+
+  /** Some shared group exists, so a release may owe it a copy. */
+  get hasGroups(): boolean {
+    return !this.destinations.shares.isEmpty;
+  }
+
+  /** A released broadcast is a record of the log already: it is owed and delivered (D5.13). */
+  releasedBroadcast(offset: Offset, message: Message): void {
+    const { broadcast, log, shares } = this.destinations;
+    const audience = broadcast.audience(message, broadcast.subscribers(message.topic));
+    const groups = shares.matching(message.topic);
+    const holding = groups.filter((group) => group.holds(message));
+    log.recorded(offset, message, [...audience.debts, ...holding]);
+    broadcast.deliver(message, audience.live);
+    for (const group of groups) if (!group.holds(message)) group.offer(message, false);
+  }
+
+  /** A released channel record; its groups that hold messages have their copy (D5.10). */
+  releasedRecord(channel: Channel, offset: Offset, message: Message): void {
+    reportRecord(channel, offset, message);
+    for (const group of this.#groupsOver(channel, message.topic)) {
+      if (!group.holds(message)) group.offer(ownedMessage(message), true);
+    }
+  }
+
+  /** Writes the copy of a channel record that shared groups are owed (D9.5). @throws StorageFailure */
+  async copyToGroups(message: Message): Promise<void> {
+    const { log, shares } = this.destinations;
+    const holding = shares.matching(message.topic).filter((group) => group.holds(message));
+    if (holding.length === 0) return;
+    const row = copyRow(log, message);
+    const failure = await this.#write(row, log.store);
+    if (failure?.kind === "failed") throw failure;
+    if (failure === undefined) log.recorded(row.offset, row.message, holding);
+    else log.noRoom(holding);
+  }
+
+  /** Stores a retained value on its own. @throws StorageFailure */
+  async retain(message: Message): Promise<void> {
+    const { retained } = this.destinations;
+    const row: PublishRow = { kind: "retain", store: retained, message, offset: 0 };
+    const failure = await this.#write(row, retained);
+    if (failure !== undefined) throw failure;
+  }
+
+  /** The provider that keeps a row's store. */
+  homeOf(store: { readonly channel: string }): Provider {
+    const channel = this.destinations.routes.channel(store.channel);
+    return channel?.provider ?? this.destinations.providerOf(store);
+  }
+
+  /** Hands an entry to its provider; a door hears of one that wants no more for now. */
+  submit(provider: Provider, entry: PublishEntry): void {
+    provider.submit(entry);
+    if (!provider.accepting) this.saturated = provider;
+  }
+
+  #write(
+    row: PublishRow & { readonly message: Message },
+    store: { readonly channel: string },
+  ): Promise<StorageFailure | undefined> {
+    return new Promise((resolve) => {
+      this.destinations.providerOf(store).submit({
+        rows: [row],
+        bytes: recordSize(row.message),
+        settled: resolve,
+      });
+    });
+  }
+
+  // -------------------------------------------------------------------------------------- answers
 
   refuse(
     request: { readonly topic: string },
@@ -259,111 +342,6 @@ export function storageRefusal(failure: StorageFailure): Refusal {
     code: failure.kind === "full" ? Reason.QuotaExceeded : Reason.ImplementationSpecificError,
     reason: failure.message,
   };
-}
-
-/** The row that puts `message` into `channel`. */
-export function channelRow(channel: Channel, message: Message): PublishRow {
-  switch (channel.kind) {
-    case "append":
-      return { kind: "append", store: channel.store, message, offset: 0 };
-    case "latest":
-      return { kind: "set", store: channel.store, message, offset: 0 };
-    case "queue":
-      return { kind: "enqueue", store: channel.store, message, offset: 0 };
-  }
-}
-
-/** One publish into one channel, from its submission to its delivery. */
-class ChannelPublication implements PublishEntry {
-  readonly rows: readonly [PublishRow & { readonly message: Message }];
-  readonly bytes: number;
-
-  constructor(
-    private readonly publisher: Publisher,
-    private readonly channel: Channel,
-    row: PublishRow,
-    private readonly answerer: Answerer,
-    private readonly token: number,
-  ) {
-    this.rows = [row as PublishRow & { readonly message: Message }];
-    this.bytes = recordSize(this.rows[0].message);
-  }
-
-  settled(failure: StorageFailure | undefined): void {
-    const [row] = this.rows;
-    if (failure !== undefined) {
-      const { topic, clientId } = row.message;
-      this.publisher.failed(topic, clientId, this.answerer, this.token, failure);
-      return;
-    }
-    this.publisher.stored(this.answerer, this.token);
-    if (row.offset > 0) this.channel.recorded(row.offset, row.message);
-    else if (this.channel.kind === "latest") this.channel.deletedNothing(row.message);
-  }
-}
-
-/**
- * One broadcast: a log record where durable sessions are owed it, a retained value where the flag is
- * set; one transaction when both are kept by one provider.
- */
-class BroadcastPublication {
-  #pending = 0;
-  #failure: StorageFailure | undefined;
-  #logRow: PublishRow | undefined;
-
-  constructor(
-    private readonly publisher: Publisher,
-    private readonly message: Message,
-    private readonly audience: Audience,
-    private readonly readers: readonly LogReader[],
-    private readonly answerer: Answerer,
-    private readonly token: number,
-  ) {}
-
-  submit(log: AppendStore, retained: LatestStore | undefined): void {
-    const { message, publisher } = this;
-    const bytes = recordSize(message);
-    const parts = new Map<Provider, PublishRow[]>();
-    const add = (store: AppendStore | LatestStore, row: PublishRow) => {
-      const provider = publisher.destinations.providerOf(store);
-      const rows = parts.get(provider);
-      if (rows === undefined) parts.set(provider, [row]);
-      else rows.push(row);
-    };
-    if (retained !== undefined) {
-      add(retained, { kind: "retain", store: retained, message, offset: 0 });
-    }
-    if (this.readers.length > 0) {
-      this.#logRow = { kind: "append", store: log, message, offset: 0 };
-      add(log, this.#logRow);
-    }
-    this.#pending = parts.size + 1;
-    for (const [provider, rows] of parts) {
-      provider.submit({ rows, bytes, settled: (failure) => this.#settled(failure) });
-      if (!provider.accepting) publisher.saturated = provider;
-    }
-    this.#settled(undefined);
-  }
-
-  #settled(failure: StorageFailure | undefined): void {
-    this.#failure ??= failure;
-    if (--this.#pending > 0) return;
-    const { publisher, message, audience, readers } = this;
-    if (this.#failure !== undefined) {
-      publisher.failed(
-        message.topic,
-        message.clientId,
-        this.answerer,
-        this.token,
-        this.#failure,
-      );
-      return;
-    }
-    publisher.stored(this.answerer, this.token);
-    const { log, broadcast } = publisher.destinations;
-    if (this.#logRow !== undefined) log.recorded(this.#logRow.offset, message, readers);
-    broadcast.deliver(message, audience);
-  }
 }
 
 /** The five properties a record keeps, whatever else the packet carried. */

@@ -8,7 +8,7 @@ import type { AppendChannel } from "./channels/append.ts";
 import type { Exchange } from "./exactly_once.ts";
 import type { ClientLink, Delivery, Ending } from "./link.ts";
 import type { LiveQueue } from "./live_queue.ts";
-import type { LogReader } from "./log.ts";
+import type { LogReader } from "./log_reader.ts";
 import { Reason } from "./reason.ts";
 import { ENTRY_BYTES, Window, type WindowEntry, type WindowSource } from "./window.ts";
 
@@ -32,7 +32,7 @@ export interface Grant {
   readonly several: boolean;
 }
 
-const NOTHING_LEFT = Promise.resolve(undefined);
+const NOTHING_LEFT = Promise.resolve(true);
 
 interface TopicGrants {
   /** For messages of other clients. */
@@ -44,7 +44,10 @@ interface TopicGrants {
 /** Deliveries one source sends before the next source of the session has its turn. */
 export const QUANTUM = 64;
 
-/** Bytes buffered towards a socket above which nothing but control packets is added. */
+/**
+ * Bytes buffered towards a socket above which nothing but control packets is added; half of
+ * `limits.session_queue_bytes` where that is less (D8.2).
+ */
 const CONGESTED_BYTES = 256 * 1024;
 
 /** Topics whose grant a session remembers; publishers repeat topics. */
@@ -75,7 +78,11 @@ export class Session {
   will: StoredWill | undefined;
   willDue: Nanoseconds = 0n;
   willTimer: Timer | undefined;
+  /** The publication of its Will, while it is under way. */
+  willFiring: Promise<void> | undefined;
   expiryTimer: Timer | undefined;
+  /** Monotonic ms at which it ends unless it is resumed; undefined while connected. */
+  expiresAt: number | undefined;
   /** The session store holds a record of it. */
   stored = false;
   /**
@@ -92,14 +99,20 @@ export class Session {
   /** It reads what its filters reach; false between a restart and its first connection. */
   joined = true;
   /**
-   * What the session it replaced leaves behind is gone; a SUBSCRIBE waits for it. Gives the positions
-   * that the new session takes over (D11.18).
+   * What the session it replaced left behind is dropped: nothing the client sends is looked at before.
+   * False: a store refused, and the connection ends (D6.12).
    */
-  ready: Promise<ReadonlyMap<AppendChannel, Offset> | undefined> = NOTHING_LEFT;
+  ready: Promise<boolean> = NOTHING_LEFT;
+  /** Positions that the session it replaced held and that retention had not passed (D11.18). */
+  inherited: ReadonlyMap<AppendChannel, Offset> | undefined;
   /** Inbound QoS 2 exchanges not yet released, by packet identifier. */
   readonly inbound = new Map<number, Exchange>();
+  /** Requests to control topics carried out at QoS 2 whose PUBREL is to come. */
+  readonly applied = new Set<number>();
   readonly queueBytes: number;
   readonly window: Window;
+  /** Charged for deliveries that wait outside the window, over all of their paths (D8.14). */
+  waitingBytes = 0;
   readonly subscriptions = new Map<string, StoredSubscription>();
   /** Moves with every change of `subscriptions`: a read begun before it is read again (S19). */
   filterVersion = 0;
@@ -108,6 +121,9 @@ export class Session {
   readonly #sources = new Set<Source>();
   #waiting = new Set<Source>();
   #pumpScheduled = false;
+  readonly #congestedBytes: number;
+  /** What an earlier connection left unacknowledged and this one has no room for yet, last first. */
+  #resends: WindowEntry[] = [];
   #pumping: Source | undefined;
   /** `#pumping` asked for room and there was none: it goes on when room is made, not before. */
   #roomRefused = false;
@@ -117,6 +133,12 @@ export class Session {
     this.user = options.user;
     this.queueBytes = options.queueBytes;
     this.window = new Window(options.queueBytes / 2);
+    this.#congestedBytes = Math.min(CONGESTED_BYTES, options.queueBytes / 2);
+  }
+
+  /** More waits and is on the wire than `limits.session_queue_bytes`: the oldest that can go goes. */
+  get overfull(): boolean {
+    return this.waitingBytes + this.window.bytes > this.queueBytes;
   }
 
   get durable(): boolean {
@@ -194,6 +216,12 @@ export class Session {
     if (source !== this.#pumping && this.canSend()) this.#schedulePump();
   }
 
+  /** `source` waits for room to be made; nothing is asked of it before. */
+  park(source: Source): void {
+    this.#waiting.add(source);
+    if (source === this.#pumping) this.#roomRefused = true;
+  }
+
   /** Lets `source` send in a turn of its own, with what else becomes sendable meanwhile. */
   wake(source: Source): void {
     if (this.link === undefined) return;
@@ -238,7 +266,7 @@ export class Session {
 
   /** Connected, and the socket keeps up. */
   canSend(): boolean {
-    const can = this.link !== undefined && this.link.buffered < CONGESTED_BYTES;
+    const can = this.link !== undefined && this.link.buffered < this.#congestedBytes;
     if (!can) this.#roomRefused = true;
     return can;
   }
@@ -266,13 +294,15 @@ export class Session {
     delivery: Omit<Delivery, "packetId" | "dup">,
     bytes: number,
     packetId = this.window.nextId(),
+    dup = false,
   ): WindowEntry | undefined {
-    const sent: Delivery = { ...delivery, packetId, dup: false };
+    const sent: Delivery = { ...delivery, packetId, dup };
     if (this.link !== undefined && !this.link.deliver(sent)) return undefined;
     const entry: WindowEntry = {
       packetId,
       qos: delivery.qos === 2 ? 2 : 1,
       state: "sent",
+      onWire: this.link !== undefined,
       source,
       offset,
       era,
@@ -283,6 +313,42 @@ export class Session {
     return entry;
   }
 
+  /** As `send`, but nothing leaves before `sendStored`: the identifier is stored first. */
+  prepare(
+    source: WindowSource,
+    offset: Offset,
+    delivery: Omit<Delivery, "packetId" | "dup">,
+    bytes: number,
+    packetId: number,
+  ): WindowEntry {
+    const entry: WindowEntry = {
+      packetId,
+      qos: delivery.qos === 2 ? 2 : 1,
+      state: "storing",
+      onWire: false,
+      source,
+      offset,
+      era: 0,
+      delivery: { ...delivery, packetId, dup: false },
+      bytes: bytes + ENTRY_BYTES,
+    };
+    this.window.add(entry);
+    return entry;
+  }
+
+  /**
+   * Sends what `prepare` made; without a connection the next one gets it as something that was never
+   * sent. False: larger than the client takes, and still in the window.
+   */
+  sendStored(entry: WindowEntry): boolean {
+    if (this.link !== undefined) {
+      if (!this.link.deliver(entry.delivery)) return false;
+      this.window.sent(entry);
+    }
+    entry.state = "sent";
+    return true;
+  }
+
   /** Ends the connection, not the session. */
   hangUp(ending: Ending): void {
     this.link?.end(ending);
@@ -290,17 +356,17 @@ export class Session {
 
   // ------------------------------------------------------------------------------ acknowledgements
 
-  /** An identifier this session has not issued is ignored (06 section 9, 12). */
+  /** An identifier the connection has not issued is ignored (06 section 9, 12). */
   onPuback(packetId: number): void {
     const entry = this.window.get(packetId);
-    if (entry === undefined || entry.qos !== 1) return;
+    if (entry === undefined || !entry.onWire || entry.qos !== 1) return;
     this.#finish(entry);
   }
 
   onPubrec(packetId: number, refused: boolean): void {
     const entry = this.window.get(packetId);
-    if (entry === undefined || entry.qos !== 2) {
-      if (!refused) this.link?.release(packetId);
+    if (entry === undefined || !entry.onWire || entry.qos !== 2) {
+      if (!refused) this.link?.release(packetId, Reason.PacketIdentifierNotFound);
       return;
     }
     if (refused) return this.#finish(entry);
@@ -319,13 +385,14 @@ export class Session {
 
   onPubcomp(packetId: number): void {
     const entry = this.window.get(packetId);
-    if (entry === undefined || entry.qos !== 2 || entry.state === "sent") return;
+    if (entry === undefined || !entry.onWire || entry.qos !== 2 || entry.state === "sent") return;
     this.#finish(entry);
   }
 
   #finish(entry: WindowEntry): void {
     this.window.remove(entry);
     entry.source.acknowledged(entry);
+    this.#resendSome();
     this.roomMade();
   }
 
@@ -338,26 +405,41 @@ export class Session {
 
   /**
    * The new connection owns the session: what is on the wire goes again under its identifiers
-   * (MQTT-4.4.0-1), then every source continues.
+   * (MQTT-4.4.0-1), as much at a time as its Receive Maximum lets (MQTT-3.3.4-9), then every source
+   * continues.
    */
   resume(link: ClientLink): void {
     this.link = link;
     this.level = link.level;
+    this.#resends = [];
     for (const entry of [...this.window.entries()]) {
-      if (!entry.source.resend(entry)) {
-        this.window.remove(entry);
-        continue;
+      if (entry.state === "storing") continue;
+      if (!entry.source.resend(entry)) this.window.remove(entry);
+      else if (entry.state === "sent") this.#resends.push(entry);
+      else {
+        this.window.sent(entry);
+        if (entry.state === "released") link.release(entry.packetId);
       }
-      if (entry.state === "sent") {
-        entry.delivery = { ...entry.delivery, dup: true };
-        if (!link.deliver(entry.delivery)) {
-          if (entry.source.neverSkips) return this.#tooLarge(entry);
-          this.#finish(entry);
-        }
-      } else if (entry.state === "released") link.release(entry.packetId);
     }
+    this.#resends.reverse();
+    this.#resendSome();
     for (const source of this.#sources) this.#waiting.add(source);
     this.#schedulePump();
+  }
+
+  /** The entries an earlier connection left behind, in their order, as far as the window lets. */
+  #resendSome(): void {
+    while (this.#resends.length > 0 && this.link !== undefined && this.window.mayResend) {
+      const entry = this.#resends.pop()!;
+      if (this.window.get(entry.packetId) !== entry) continue;
+      if (this.link.deliver(entry.delivery)) {
+        this.window.sent(entry);
+      } else if (entry.source.neverSkips) return this.#tooLarge(entry);
+      else {
+        this.window.remove(entry);
+        entry.source.acknowledged(entry);
+      }
+    }
   }
 
   /** D7.1: the record stays on the wire for a connection that takes it. */
@@ -372,11 +454,16 @@ export class Session {
   /** The connection is gone; the session stays. */
   detach(): void {
     this.link = undefined;
+    this.#resends = [];
     this.#waiting.clear();
+    for (const entry of this.window.entries()) {
+      if (entry.onWire && !entry.delivery.dup) entry.delivery = { ...entry.delivery, dup: true };
+    }
+    this.window.detach();
     for (const source of this.#sources) source.detached?.();
   }
 
-  /** What is stored of it. */
+  /** What is stored of it. The store refuses a window that more is on the wire of than it holds. */
   record(): SessionRecord {
     return {
       clientId: this.clientId,
@@ -385,7 +472,12 @@ export class Session {
       subscriptions: [...this.subscriptions.values()],
       will: this.will,
       willDue: this.willDue,
-      window: this.window.receiveMaximum,
+      window: this.storedWindow(this.window.receiveMaximum),
     };
+  }
+
+  /** A Receive Maximum as it is stored: not below what an earlier connection left on the wire. */
+  storedWindow(receiveMaximum: number): number {
+    return Math.max(receiveMaximum, this.log?.window.size ?? 0);
   }
 }

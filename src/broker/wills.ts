@@ -1,11 +1,24 @@
+import { fromMilliseconds } from "../platform/clock.ts";
 import type { StoredWill } from "../storage/contract.ts";
 import type { Context } from "./context.ts";
+import type { WillCause } from "./counters.ts";
 import type { Publisher } from "./publish.ts";
 import { Reason, type Refusal } from "./reason.ts";
 import type { Session } from "./session.ts";
 
-/** Publishes Wills through the ordinary pipeline (D19.1) and says when one failed. */
+/**
+ * Publishes Wills through the ordinary pipeline (D19.1) and says when one failed.
+ *
+ * ```
+ * armed --connection ends, delay > 0--> waiting --due | session ends--> published
+ *   |  '--connection ends, delay 0 | session ends--> published      '--resumed--> cancelled
+ *   '--DISCONNECT 0x00 | taken over with a delay--> discarded
+ * ```
+ */
 export class Wills {
+  /** Sessions whose Will waits out its delay. */
+  waiting = 0;
+
   constructor(private readonly context: Context, private readonly publisher: Publisher) {}
 
   /** Why a CONNECT with this Will is refused; undefined when it may be armed (D19.2). */
@@ -21,21 +34,46 @@ export class Wills {
     return this.publisher.admit(request(will));
   }
 
-  /** Publishes the session's Will, if it has one, and forgets it. Resolves once it is stored. */
-  publish(session: Session): Promise<void> {
-    const { will } = session;
-    session.willTimer?.cancel();
+  /** The connection ended and the session goes on: `due` runs when the delay is over. */
+  wait(session: Session, delayMs: number, due: () => void): void {
+    session.willDue = this.context.clock.wall() + fromMilliseconds(delayMs);
+    session.willTimer = this.context.timers.after(delayMs, due);
+    this.waiting++;
+  }
+
+  #stopWaiting(session: Session): void {
+    if (session.willTimer === undefined) return;
+    session.willTimer.cancel();
     session.willTimer = undefined;
-    if (will === undefined) return Promise.resolve();
+    this.waiting--;
+  }
+
+  /**
+   * Publishes the session's Will, if it has one, and forgets it. Resolves once it is stored or
+   * refused; `session.willFiring` is the same promise meanwhile.
+   */
+  publish(session: Session, cause: WillCause): Promise<void> {
+    const { will } = session;
+    this.#stopWaiting(session);
     session.will = undefined;
     session.willDue = 0n;
+    if (will === undefined) return session.willFiring ?? Promise.resolve();
+    const firing = this.fire(session.clientId, will, cause).finally(() => {
+      if (session.willFiring === firing) session.willFiring = undefined;
+    });
+    session.willFiring = firing;
+    return firing;
+  }
+
+  /** Publishes a Will that no session holds. */
+  fire(clientId: string, will: StoredWill, cause: WillCause): Promise<void> {
     return new Promise((resolve) => {
-      this.publisher.publish(request(will), session.clientId, {
+      this.publisher.publish(request(will), clientId, {
         answered: (_token, refusal) => {
-          if (refusal === undefined) this.context.counters.willsPublished++;
+          if (refusal === undefined) this.context.counters.willsPublished.add(cause);
           else {
             this.context.log.warn("a Will could not be published", {
-              client: session.clientId,
+              client: clientId,
               topic: will.topic,
               reason: refusal.reason,
             });
@@ -49,13 +87,13 @@ export class Wills {
   /** The connection was replaced and the session goes on: delay 0 publishes, else it is dropped. */
   replaced(session: Session): void {
     if (session.will === undefined) return;
-    if (session.will.delay === 0) void this.publish(session);
-    else this.discard(session);
+    if (session.willTimer !== undefined) this.context.counters.willsCancelled++;
+    else if (session.will.delay === 0) return void this.publish(session, "immediate");
+    this.discard(session);
   }
 
   discard(session: Session): void {
-    session.willTimer?.cancel();
-    session.willTimer = undefined;
+    this.#stopWaiting(session);
     session.will = undefined;
     session.willDue = 0n;
   }

@@ -25,8 +25,13 @@ export interface WindowSource {
 export interface WindowEntry {
   readonly packetId: number;
   readonly qos: 1 | 2;
-  /** `sent` awaits PUBACK or PUBREC, `received` has PUBREC, `released` was sent PUBREL. */
-  state: "sent" | "received" | "released";
+  /**
+   * `storing` is not sent yet: its identifier is being stored first. `sent` awaits PUBACK or PUBREC,
+   * `received` has PUBREC, `released` was sent PUBREL.
+   */
+  state: "storing" | "sent" | "received" | "released";
+  /** Sent on the present connection; what is not is no packet that this connection can answer. */
+  onWire: boolean;
   readonly source: WindowSource;
   readonly offset: Offset;
   /** The source's era when it was sent (D12.13); an acknowledgement from a closed one moves nothing. */
@@ -49,6 +54,7 @@ export class Window {
   readonly #entries = new Map<number, WindowEntry>();
   #bytes = 0;
   #lastId = 0;
+  #onWire = 0;
   #receiveMaximum = LARGEST_PACKET_ID;
 
   /** `maximumBytes`: bytes that may be written and unacknowledged. */
@@ -81,6 +87,11 @@ export class Window {
     return this.#entries.size < this.#receiveMaximum;
   }
 
+  /** The present connection may be sent one more of the entries that an earlier one left behind. */
+  get mayResend(): boolean {
+    return this.#onWire < this.#receiveMaximum;
+  }
+
   /** A free packet identifier, 1 to 65535. Called only when `fits` said so. */
   nextId(): number {
     let id = this.#lastId;
@@ -91,9 +102,20 @@ export class Window {
     return id;
   }
 
+  /**
+   * The packet identifier of a log message that can be told from its offset alone, so that a broker
+   * that was killed before it stored it uses the same again (MQTT-4.4.0-1); undefined while something
+   * else has it.
+   */
+  idOf(offset: Offset): number | undefined {
+    const id = 1 + offset % LARGEST_PACKET_ID;
+    return this.#entries.has(id) ? undefined : id;
+  }
+
   add(entry: WindowEntry): void {
     this.#entries.set(entry.packetId, entry);
     this.#bytes += entry.bytes;
+    if (entry.onWire) this.#onWire++;
   }
 
   get(packetId: number): WindowEntry | undefined {
@@ -105,6 +127,21 @@ export class Window {
     if (this.#entries.get(entry.packetId) !== entry) return;
     this.#entries.delete(entry.packetId);
     this.#bytes -= entry.bytes;
+    if (entry.onWire) this.#onWire--;
+    entry.onWire = false;
+  }
+
+  /** The entry was sent on the present connection. */
+  sent(entry: WindowEntry): void {
+    if (entry.onWire) return;
+    entry.onWire = true;
+    this.#onWire++;
+  }
+
+  /** The connection is gone: nothing is on a wire. */
+  detach(): void {
+    this.#onWire = 0;
+    for (const entry of this.#entries.values()) entry.onWire = false;
   }
 
   /** Every entry, in the order sent. */

@@ -1,9 +1,9 @@
 import type { Broker } from "../broker/broker.ts";
 import { unreadProperty } from "../broker/delivery.ts";
 import type { ClientLink, Delivery, Ending } from "../broker/link.ts";
-import { Reason, type Refusal } from "../broker/reason.ts";
+import { Reason, type ReasonCode, type Refusal } from "../broker/reason.ts";
 import type { Session } from "../broker/session.ts";
-import type { Claim, Departure } from "../broker/sessions.ts";
+import type { Departure, PassedOver } from "../broker/sessions.ts";
 import { SubscribeProtocolError } from "../broker/subscribe.ts";
 import { errorText } from "../platform/log.ts";
 import type { Timer } from "../platform/timers.ts";
@@ -54,6 +54,11 @@ export interface Arrival {
    */
   ending(): void;
 }
+
+const TAKEN_OVER = {
+  code: Reason.SessionTakenOver,
+  reason: "the client id connected elsewhere",
+} as const;
 
 type State = "opening" | "connected" | "closing" | "closed";
 
@@ -243,6 +248,7 @@ export class MqttConnection implements ClientLink {
     const { request, assignedClientId } = admitted;
     const claim = await this.#broker.connect(request);
     if ("code" in claim) return await this.#refuse(request.clientId, claim);
+    if ("passedOver" in claim) return await this.#passedOver(packet, claim, assignedClientId);
     if (!this.#reading) return claim.abandon();
     packets.connack({
       sessionPresent: claim.sessionPresent,
@@ -263,16 +269,41 @@ export class MqttConnection implements ClientLink {
       expiry: claim.expiry,
     });
     claim.complete(this);
+    // Nothing the client sends is looked at before what the old session left is gone (D6.11).
+    if (!await claim.session.ready) {
+      this.end({
+        code: Reason.ImplementationSpecificError,
+        reason: "the session that this one replaces could not be ended; connect again",
+      });
+    }
   }
 
-  #connackProperties(packet: ConnectPacket, claim: Claim, assignedClientId: string | undefined) {
+  /** A newer CONNECT of the client id owns the session already (D6.7). */
+  async #passedOver(
+    packet: ConnectPacket,
+    passed: PassedOver,
+    assignedClientId: string | undefined,
+  ): Promise<void> {
+    this.#output.packets.connack({
+      sessionPresent: passed.sessionPresent,
+      reasonCode: Reason.Success,
+      ...this.level === 5 ? this.#connackProperties(packet, passed, assignedClientId) : {},
+    });
+    this.end(TAKEN_OVER);
+    await this.#output.flushed();
+  }
+
+  #connackProperties(
+    packet: ConnectPacket,
+    claim: { readonly expiry: number },
+    assignedClientId: string | undefined,
+  ) {
     const { limits } = this.#broker.context;
     const ceiling = this.#keepAliveCeiling(packet);
     return {
       topicAliasMaximum: TOPIC_ALIAS_MAXIMUM,
       maximumPacketSize: limits.maxMessageSize,
       retainAvailable: 1 as const,
-      sharedSubscriptionAvailable: 0 as const,
       ...claim.expiry === (packet.sessionExpiry ?? 0) ? {} : { sessionExpiry: claim.expiry },
       ...assignedClientId === undefined ? {} : { assignedClientId },
       ...ceiling === undefined ? {} : { serverKeepAlive: ceiling },
@@ -493,7 +524,7 @@ export class MqttConnection implements ClientLink {
     this.#departure = {
       kind: "clean",
       expiry: packet.sessionExpiry,
-      will: packet.reasonCode === Reason.DisconnectWithWill,
+      will: packet.reasonCode !== Reason.Success,
     };
     await this.#output.flushed();
     this.#state = "closing";
@@ -604,9 +635,14 @@ export class MqttConnection implements ClientLink {
     return true;
   }
 
-  release(packetId: number): void {
+  takes(delivery: Delivery): boolean {
+    const { packets } = this.#output;
+    return packets.publishSize(delivery) <= packets.maximumPacketSize;
+  }
+
+  release(packetId: number, code: ReasonCode = Reason.Success): void {
     if (this.#state !== "connected") return;
-    this.#output.packets.pubrel(packetId);
+    this.#output.packets.pubrel(packetId, code);
     this.#output.schedule();
   }
 

@@ -1,0 +1,259 @@
+import type {
+  LatestStore,
+  Provider,
+  PublishEntry,
+  PublishRow,
+  StorageFailure,
+} from "../storage/contract.ts";
+import { type Message, type Offset, ownedMessage, recordSize } from "../storage/record.ts";
+import type { Audience } from "./broadcast.ts";
+import type { BroadcastLog, Debt } from "./log.ts";
+import type { Answerer, Publisher } from "./publish.ts";
+import type { Channel } from "./routes.ts";
+import type { Session } from "./session.ts";
+import type { ShareGroup } from "./share/group.ts";
+
+type Row = Extract<PublishRow, { kind: "append" | "set" | "retain" | "enqueue" }>;
+type LogRow = Extract<PublishRow, { kind: "append" }>;
+
+/** The row that puts `message` into `channel`. */
+export function channelRow(channel: Channel, message: Message): Row {
+  switch (channel.kind) {
+    case "append":
+      return { kind: "append", store: channel.store, message, offset: 0 };
+    case "latest":
+      return { kind: "set", store: channel.store, message, offset: 0 };
+    case "queue":
+      return { kind: "enqueue", store: channel.store, message, offset: 0 };
+  }
+}
+
+/** The log's copy of a channel record, owed to shared groups alone (D9.5). */
+export function copyRow(log: BroadcastLog, message: Message): LogRow {
+  return { kind: "append", store: log.store, message: { ...message, groupCopy: true }, offset: 0 };
+}
+
+/** Tells the channel of a stored record; offset 0 is a deletion that found no value (D13.4). */
+export function reportRecord(channel: Channel, offset: Offset, message: Message): void {
+  if (offset > 0) channel.recorded(offset, message);
+  else if (channel.kind === "latest") channel.deletedNothing(message);
+}
+
+/** One publish into one channel, from its submission to its delivery. */
+export class ChannelPublication implements PublishEntry {
+  readonly rows: readonly [Row];
+  readonly bytes: number;
+
+  constructor(
+    private readonly publisher: Publisher,
+    private readonly channel: Channel,
+    message: Message,
+    private readonly answerer: Answerer,
+    private readonly token: number,
+  ) {
+    this.rows = [channelRow(channel, message)];
+    this.bytes = recordSize(message);
+  }
+
+  submit(): void {
+    this.publisher.submit(this.channel.provider, this);
+  }
+
+  settled(failure: StorageFailure | undefined): void {
+    const [row] = this.rows;
+    if (failure !== undefined) {
+      const { topic, clientId } = row.message;
+      this.publisher.failed(topic, clientId, this.answerer, this.token, failure);
+      return;
+    }
+    this.publisher.stored(this.answerer, this.token);
+    reportRecord(this.channel, row.offset, row.message);
+  }
+}
+
+/**
+ * A row that the publisher is answered for, and a log row that yields: a log without room loses the
+ * message for those it was owed to and refuses nobody (D8.15, 02b section 15). One transaction where
+ * one provider keeps both.
+ */
+abstract class LoggedPublication {
+  #pending = 0;
+  #failure: StorageFailure | undefined;
+
+  constructor(
+    protected readonly publisher: Publisher,
+    protected readonly message: Message,
+    private readonly answerer: Answerer,
+    private readonly token: number,
+  ) {}
+
+  /** The row whose failure refuses the publish; undefined when only the log keeps it. */
+  protected abstract readonly required: Row | undefined;
+  /** Undefined when nobody is owed it. */
+  protected abstract readonly logRow: LogRow | undefined;
+
+  /** `required` is stored. */
+  protected abstract requiredStored(): void;
+  /** Answered: what follows the answer. `logged`: the log row is stored. */
+  protected abstract answered(logged: boolean): void;
+  /** The log had no room for its row. */
+  protected abstract lost(): void;
+
+  submit(): void {
+    const { required, logRow, publisher } = this;
+    const home = required === undefined ? undefined : publisher.homeOf(required.store);
+    const logHome = logRow === undefined ? undefined : publisher.homeOf(logRow.store);
+    this.#pending = 1;
+    if (required !== undefined && logRow !== undefined && home === logHome) {
+      this.#together(home!, required, logRow);
+    } else {
+      if (required !== undefined) this.#alone(home!, required);
+      if (logRow !== undefined) this.#logAlone(logHome!, logRow);
+    }
+    this.#done(undefined);
+  }
+
+  #together(home: Provider, required: Row, logRow: LogRow): void {
+    this.#enter(home, [required, logRow], (failure) => {
+      if (failure?.kind !== "full") {
+        if (failure === undefined) this.requiredStored();
+        return this.#done(failure);
+      }
+      // One of the two found no room: the log's may go.
+      this.lost();
+      this.#alone(home, required);
+      this.#done(undefined);
+    });
+  }
+
+  #alone(home: Provider, required: Row): void {
+    this.#enter(home, [required], (failure) => {
+      if (failure === undefined) this.requiredStored();
+      this.#done(failure);
+    });
+  }
+
+  #logAlone(home: Provider, logRow: LogRow): void {
+    this.#enter(home, [logRow], (failure) => {
+      if (failure?.kind === "full") this.lost();
+      this.#done(failure?.kind === "full" ? undefined : failure);
+    });
+  }
+
+  #enter(
+    home: Provider,
+    rows: readonly Row[],
+    settled: (failure: StorageFailure | undefined) => void,
+  ): void {
+    this.#pending++;
+    const bytes = recordSize(this.message) * rows.length;
+    this.publisher.submit(home, { rows, bytes, settled });
+  }
+
+  #done(failure: StorageFailure | undefined): void {
+    this.#failure ??= failure;
+    if (--this.#pending > 0) return;
+    const { publisher, message } = this;
+    if (this.#failure !== undefined) {
+      const { topic, clientId } = message;
+      publisher.failed(topic, clientId, this.answerer, this.token, this.#failure);
+      return;
+    }
+    publisher.stored(this.answerer, this.token);
+    this.answered((this.logRow?.offset ?? 0) > 0);
+  }
+}
+
+/**
+ * One broadcast: a log record where durable sessions or shared groups are owed it, a retained value
+ * where the flag is set, and whoever gets it live.
+ */
+export class BroadcastPublication extends LoggedPublication {
+  protected readonly required: Row | undefined;
+  protected readonly logRow: LogRow | undefined;
+  readonly #audience: Audience;
+  readonly #debts: readonly Debt[];
+  readonly #liveGroups: readonly ShareGroup[];
+
+  constructor(
+    publisher: Publisher,
+    message: Message,
+    subscribers: readonly Session[],
+    groups: readonly ShareGroup[],
+    answerer: Answerer,
+    token: number,
+  ) {
+    super(publisher, message, answerer, token);
+    const { broadcast, log, retained } = publisher.destinations;
+    this.#audience = broadcast.audience(message, subscribers);
+    const { debts } = this.#audience;
+    const holding = groups.filter((group) => group.holds(message));
+    this.#debts = holding.length === 0 ? debts : [...debts, ...holding];
+    this.#liveGroups = holding.length === groups.length
+      ? []
+      : groups.filter((group) => !holding.includes(group));
+    this.required = message.retain ? retainRow(retained, message) : undefined;
+    this.logRow = this.#debts.length === 0
+      ? undefined
+      : { kind: "append", store: log.store, message, offset: 0 };
+  }
+
+  protected requiredStored(): void {}
+
+  protected lost(): void {
+    this.publisher.destinations.log.noRoom(this.#debts);
+  }
+
+  protected answered(logged: boolean): void {
+    const { broadcast, log } = this.publisher.destinations;
+    if (logged) log.recorded(this.logRow!.offset, this.message, this.#debts);
+    broadcast.deliver(this.message, this.#audience.live);
+    if (this.#liveGroups.length === 0) return;
+    const owned = ownedMessage(this.message);
+    for (const group of this.#liveGroups) group.offer(owned, false);
+  }
+}
+
+/** A channel record that shared groups get too: through the log where they hold messages (D9.5). */
+export class GroupedPublication extends LoggedPublication {
+  protected readonly required: Row;
+  protected readonly logRow: LogRow | undefined;
+  readonly #holding: readonly ShareGroup[];
+
+  constructor(
+    publisher: Publisher,
+    private readonly channel: Channel,
+    message: Message,
+    private readonly groups: readonly ShareGroup[],
+    answerer: Answerer,
+    token: number,
+  ) {
+    super(publisher, message, answerer, token);
+    this.required = channelRow(channel, message);
+    this.#holding = groups.filter((group) => group.holds(message));
+    this.logRow = this.#holding.length === 0
+      ? undefined
+      : copyRow(publisher.destinations.log, message);
+  }
+
+  protected requiredStored(): void {
+    reportRecord(this.channel, this.required.offset, this.message);
+  }
+
+  protected lost(): void {
+    this.publisher.destinations.log.noRoom(this.#holding);
+  }
+
+  protected answered(logged: boolean): void {
+    const { log } = this.publisher.destinations;
+    if (logged) log.recorded(this.logRow!.offset, this.logRow!.message, this.#holding);
+    const owned = ownedMessage(this.message);
+    for (const group of this.groups) {
+      if (!this.#holding.includes(group)) group.offer(owned, true);
+    }
+  }
+}
+
+function retainRow(retained: LatestStore, message: Message): Row {
+  return { kind: "retain", store: retained, message, offset: 0 };
+}

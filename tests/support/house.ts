@@ -1,0 +1,231 @@
+/**
+ * A broker in the test's own process: the real core, the real stores, a real TCP door, and a clock that
+ * a test moves by hand. For rules of time, for stores that fail, and for what only counters tell; the
+ * executable itself is driven by `broker_process.ts`.
+ *
+ * ```ts
+ * await using house = await House.open({ provider: "sqlite", channels: "log:\n  type: append" });
+ * using client = await house.client({ clientId: "a" });
+ * await house.time.pass(60_000);
+ * ```
+ */
+import { DatabaseSync } from "node:sqlite";
+import { Broker } from "../../src/broker/broker.ts";
+import type { Context } from "../../src/broker/context.ts";
+import { Counters } from "../../src/broker/counters.ts";
+import { AckDrain } from "../../src/broker/drain.ts";
+import { makeProviders } from "../../src/cli/providers.ts";
+import type { Configuration } from "../../src/config/configuration.ts";
+import { loadConfiguration } from "../../src/config/load.ts";
+import { REAL_SURROUNDINGS } from "../../src/config/walk.ts";
+import { Admission } from "../../src/mqtt/doors/admission.ts";
+import { Door } from "../../src/mqtt/doors/door.ts";
+import { systemClock } from "../../src/platform/clock.ts";
+import { randomIds } from "../../src/platform/ids.ts";
+import { HeapTimers } from "../../src/platform/timers.ts";
+import { BROADCAST_LOG, type Provider, RETAINED } from "../../src/storage/contract.ts";
+import { ManualTime, RecordingLog } from "../broker/rig.ts";
+import { configurationText, type Parts, type Place } from "./broker_process.ts";
+import { Faults } from "./faults.ts";
+import type { ConnectOptions } from "./mqtt_bytes.ts";
+import { until } from "./wait.ts";
+import { WireClient } from "./wire.ts";
+
+const RUN = new URL("../../run/tests/", import.meta.url).pathname;
+const WORKER = new URL("../storage/sqlite/support/worker_entry.ts", import.meta.url);
+
+export type ProviderKind = "memory" | "sqlite";
+
+export class House implements AsyncDisposable {
+  readonly time = new ManualTime();
+  readonly log = new RecordingLog();
+  readonly counters = new Counters();
+  readonly faults = new Faults();
+  broker!: Broker;
+  configuration!: Configuration;
+  providers!: ReadonlyMap<string, Provider>;
+  #door!: Door;
+  #storageTimers!: HeapTimers;
+  #open = false;
+  readonly #database: string;
+
+  private constructor(private readonly parts: Parts, private readonly directory: string) {
+    this.#database = `${directory}/broker.db`;
+  }
+
+  /** Opens a broker on fresh files. What `parts` leaves out is the least that loads. */
+  static async open(parts: Parts = {}): Promise<House> {
+    Deno.mkdirSync(RUN, { recursive: true });
+    const house = new House(parts, Deno.makeTempDirSync({ dir: RUN }));
+    await house.#start();
+    return house;
+  }
+
+  async #start(): Promise<void> {
+    this.configuration = load(this.parts, {
+      directory: this.directory,
+      port: 0,
+      database: this.#database,
+    });
+    this.#storageTimers = new HeapTimers(systemClock, (error) => {
+      throw error;
+    });
+    // Storage runs on real time, but stores the moments of the test.
+    const clock = { monotonic: systemClock.monotonic, wall: () => this.time.wall() };
+    this.providers = makeProviders(this.configuration, {
+      clock,
+      timers: this.#storageTimers,
+      log: this.log,
+      revision: "0".repeat(40),
+      spawn: (name) => new Worker(WORKER, { type: "module", name }),
+      onFatal: (error) => {
+        throw error;
+      },
+    });
+    const context: Context = {
+      clock: this.time,
+      timers: this.time,
+      log: this.log,
+      ids: randomIds(),
+      limits: this.configuration.limits,
+      counters: this.counters,
+      ackCommitIntervalMs: this.configuration.session.ackCommitIntervalMs,
+      drain: new AckDrain(this.configuration.session.ackCommitIntervalMs, this.time, this.log),
+    };
+    this.broker = await Broker.open(context, this.configuration, this.providers);
+    this.#watch();
+    const [door] = this.configuration.mqtt.doors;
+    if (door.kind !== "tcp") throw new Error("a house has one tcp door");
+    this.#door = new Door(door);
+    this.#door.bind();
+    this.#door.serve(this.broker, {
+      minProtocolVersion: this.configuration.mqtt.minProtocolVersion,
+      maxClientIdLength: this.configuration.limits.maxClientIdLength,
+      token: (bytes) => context.ids.token(bytes),
+    }, new Admission(this.configuration.limits.maxConnections));
+    this.#open = true;
+  }
+
+  #watch(): void {
+    const { channels, session, retained } = this.configuration;
+    for (const [name, provider] of this.providers) {
+      const stores: [string, object][] = channels.filter(({ storage }) => storage === name)
+        .map((channel) => [channel.name, storeOf(provider, channel.name, channel.type)]);
+      if (session.storage === name) stores.push(["log", provider.append(BROADCAST_LOG)]);
+      if (retained.storage === name) stores.push(["retained", provider.latest(RETAINED)]);
+      this.faults.watch(provider, stores, session.storage === name);
+    }
+  }
+
+  get port(): number {
+    return Number(this.#door.address.split(":").pop());
+  }
+
+  /** A connection that was admitted. */
+  client(options: ConnectOptions = {}): Promise<WireClient> {
+    return WireClient.connected(this.port, options);
+  }
+
+  /** A connection and what its CONNACK said. */
+  async connect(options: ConnectOptions = {}): Promise<{ client: WireClient; present: boolean }> {
+    const client = await WireClient.open(this.port, options.level ?? 5);
+    await client.connect(options);
+    const { sessionPresent } = await client.expectConnack();
+    return { client, present: sessionPresent };
+  }
+
+  /** Waits until the broker noticed that the client's connection is gone. */
+  async away(clientId: string): Promise<void> {
+    await until(`${clientId} to be away`, () => {
+      return this.broker.sessions.get(clientId)?.link === undefined;
+    });
+    await this.settled();
+  }
+
+  /** Waits until no storage write is under way. */
+  async settled(): Promise<void> {
+    for (const provider of this.providers.values()) {
+      await until("the writes to settle", () => provider.statistics().waitingEntries === 0);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 0));
+  }
+
+  /** A graceful stop; the files stay. */
+  async stop(): Promise<void> {
+    if (!this.#open) return;
+    this.#open = false;
+    this.#door.stopAccepting();
+    await this.broker.stopSessions();
+    await this.#door.drain(500);
+    await this.broker.close();
+    this.#storageTimers.stop();
+    this.time.stop();
+  }
+
+  /** A graceful stop and another start on the same files; the clock goes on from where it was. */
+  async restart(downtimeMs = 0): Promise<void> {
+    await this.stop();
+    await this.time.leap(downtimeMs);
+    await this.#start();
+  }
+
+  /**
+   * The broker that starts on what is committed at this instant, as after a `kill -9`, `downtimeMs`
+   * later. This one goes on, and is not seen by that one. SQLite only.
+   */
+  async killed(downtimeMs = 0): Promise<House> {
+    const directory = Deno.makeTempDirSync({ dir: RUN });
+    const database = new DatabaseSync(this.#database, { readOnly: true });
+    database.exec(`VACUUM INTO '${directory}/broker.db'`);
+    database.close();
+    const house = new House(this.parts, directory);
+    house.time.begin(this.time.monotonic() + downtimeMs);
+    await house.#start();
+    return house;
+  }
+
+  /** Rows of the database as an operator would see them. SQLite only. */
+  rows(sql: string, ...values: (string | number)[]): Record<string, unknown>[] {
+    const database = new DatabaseSync(this.#database, { readOnly: true });
+    try {
+      return database.prepare(sql).all(...values).map((row) => ({ ...row }));
+    } finally {
+      database.close();
+    }
+  }
+
+  /** Log lines of a level that say `msg`. */
+  lines(msg: string) {
+    return this.log.lines.filter((line) => line.msg === msg);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+    await Deno.remove(this.directory, { recursive: true });
+  }
+}
+
+function load(parts: Parts, place: Place): Configuration {
+  const bytes = new TextEncoder().encode(configurationText(place, parts));
+  const loading = loadConfiguration("house.yaml", { ...REAL_SURROUNDINGS, readFile: () => bytes });
+  if ("findings" in loading) throw new Error(loading.findings);
+  return loading.configuration;
+}
+
+function storeOf(provider: Provider, channel: string, kind: "append" | "latest" | "queue"): object {
+  return provider[kind](channel);
+}
+
+/** Declares the same test over both providers; the name says which. */
+export function overBoth(
+  name: string,
+  parts: Parts,
+  test: (house: House, provider: ProviderKind) => Promise<void>,
+): void {
+  for (const provider of ["memory", "sqlite"] as const) {
+    Deno.test(`${name} (${provider})`, async () => {
+      await using house = await House.open({ ...parts, provider });
+      await test(house, provider);
+    });
+  }
+}
