@@ -12,6 +12,8 @@ export interface Configuration {
   readonly logLevel: LogLevel;
   readonly pidFile: string | undefined;
   readonly mqtt: MqttConfiguration;
+  /** Undefined: nothing of operations listens. */
+  readonly operations: OperationsConfiguration | undefined;
   readonly storage: StorageConfiguration;
   readonly retained: RetainedConfiguration;
   readonly qos2: ExactlyOnceConfiguration;
@@ -75,6 +77,36 @@ export interface UnixDoor extends DoorBase {
   /** Absolute, or `@name` for an abstract one. */
   readonly socket: string;
   /** Permission bits, such as 0o660. */
+  readonly mode: number;
+  readonly proxyProtocol: boolean;
+}
+
+export interface OperationsConfiguration {
+  /** At least one. */
+  readonly doors: readonly OperationsDoor[];
+  /** At least a minute. */
+  readonly minScrapeIntervalMs: number;
+}
+
+export type OperationsDoor = OperationsTcpDoor | OperationsUnixDoor;
+
+interface OperationsDoorBase {
+  /** Unique among the operations doors. */
+  readonly name: string;
+  readonly path: string;
+  /** The operators of this door: its own file, else `broker.operations.password_file`. */
+  readonly passwordFile: string | undefined;
+}
+
+export interface OperationsTcpDoor extends OperationsDoorBase {
+  readonly kind: "tcp";
+  readonly address: Address;
+  readonly tls: TlsConfiguration | undefined;
+}
+
+export interface OperationsUnixDoor extends OperationsDoorBase {
+  readonly kind: "unix";
+  readonly socket: string;
   readonly mode: number;
   readonly proxyProtocol: boolean;
 }

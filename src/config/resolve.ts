@@ -15,6 +15,8 @@ import type {
   Limits,
   MqttConfiguration,
   MqttDoor,
+  OperationsConfiguration,
+  OperationsDoor,
   ProviderConfiguration,
   QueueChannel,
   TlsConfiguration,
@@ -35,6 +37,7 @@ export function resolve(settings: Settings, file: string): Configuration {
     logLevel: text(broker, "log_level") as LogLevel,
     pidFile: broker.text("pid_file"),
     mqtt: resolveMqtt(broker.block("mqtt")),
+    operations: resolveOperations(broker.blocks.get("operations")),
     storage: {
       default: text(storage, "default"),
       providers: new Map(
@@ -113,6 +116,36 @@ function credentials(
   const written = door?.flag("allow_anonymous") ??
     (own === undefined ? mqtt.flag("allow_anonymous") : undefined);
   return { passwordFile, allowAnonymous: written ?? passwordFile === undefined };
+}
+
+function resolveOperations(operations: Block | undefined): OperationsConfiguration | undefined {
+  if (operations === undefined) return undefined;
+  return {
+    doors: doorsOf(operations.blocks.get("listen")).map((door) =>
+      resolveOperationsDoor(door, operations)
+    ),
+    minScrapeIntervalMs: number(operations, "min_scrape_interval"),
+  };
+}
+
+function resolveOperationsDoor({ kind, name, block }: Door, operations: Block): OperationsDoor {
+  const passwordFile = block.text("password_file") ?? operations.text("password_file");
+  const base = { name, path: block.path, passwordFile };
+  if (kind !== "unix") {
+    return {
+      ...base,
+      kind: "tcp",
+      address: parseAddress(text(block, "address")),
+      tls: tlsOf(block),
+    };
+  }
+  return {
+    ...base,
+    kind,
+    socket: text(block, "path"),
+    mode: parseInt(text(block, "mode"), 8),
+    proxyProtocol: block.flag("proxy_protocol") === true,
+  };
 }
 
 function tlsOf(door: Block): TlsConfiguration | undefined {

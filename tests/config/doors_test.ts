@@ -319,6 +319,32 @@ Deno.test("02b 9 operations beyond this machine must authenticate, and must open
   );
 });
 
+Deno.test("02b 9 operations doors come resolved: the block's file, or the door's own", () => {
+  const { operations } = accepted(load(
+    broker(
+      "operations:",
+      "  password_file: /all",
+      "  min_scrape_interval: 90s",
+      "  listen:",
+      "    unix: {path: /ops.sock, proxy_protocol: true}",
+      "    tcp:",
+      "      - {name: box, address: 127.0.0.1:9090, password_file: /box}",
+      "      - {name: plant, address: :9443, tls: {cert_file: /c, key_file: /k}}",
+    ),
+    {},
+    ALL_BUILT,
+  ));
+  assert.equal(operations?.minScrapeIntervalMs, 90_000);
+  assert.deepEqual(
+    operations.doors.map(({ kind, name, passwordFile }) => [kind, name, passwordFile]),
+    [["tcp", "box", "/box"], ["tcp", "plant", "/all"], ["unix", "unix", "/all"]],
+  );
+  const [, plant, unix] = operations.doors;
+  assert.equal(plant.kind === "tcp" && plant.tls?.certFile, "/c");
+  assert.ok(unix.kind === "unix" && unix.proxyProtocol && unix.mode === 0o660);
+  assert.equal(accepted(load(broker(), {}, ALL_BUILT)).operations, undefined);
+});
+
 Deno.test("a door's name holds nothing that a label or a log line could not", () => {
   for (const name of ['"a]b"', '"a\\nb"', "x".repeat(129)]) {
     assert.match(
