@@ -29,6 +29,11 @@ export interface Parts {
   readonly provider?: "sqlite" | "memory";
   readonly acknowledge?: "committed" | "synced";
   readonly logLevel?: "debug" | "info" | "warn" | "error";
+  /**
+   * The lines below `broker.mqtt.listen:`, not indented, in place of one plain TCP door; there has to be
+   * such a door on the place's port all the same.
+   */
+  readonly listen?: string;
   /** Further keys of the default provider, one `key: value` a line. */
   readonly providerKeys?: string;
   /** The lines below `broker.limits:`, not indented. */
@@ -48,8 +53,7 @@ export function configurationText(place: Place, parts: Parts = {}): string {
     `  log_level: ${parts.logLevel ?? "info"}`,
     "  mqtt:",
     "    listen:",
-    "      tcp:",
-    `        address: 127.0.0.1:${place.port}`,
+    indented(parts.listen ?? `tcp:\n  address: 127.0.0.1:${place.port}`, 6),
     "  storage:",
     "    default: store",
     "    default_retention_period: none",

@@ -44,18 +44,26 @@ export class ConnectionEnded extends Error {
   }
 }
 
+/** What carries a client's bytes: a TCP connection, or one of another kind. */
+export type Carriage = Pick<Deno.Conn, "read" | "write" | "close">;
+
 export class WireClient implements Disposable {
   #unread = new Uint8Array(0);
   /** A read that outlived the wait for it; the next wait takes it over. */
   #reading: Promise<Uint8Array | undefined> | undefined;
   #closed = false;
 
-  private constructor(private readonly socket: Deno.TcpConn, public level: Level) {}
+  private constructor(private readonly socket: Carriage, public level: Level) {}
 
   /** A socket, and nothing sent on it yet. */
   static async open(port: number, level: Level = 5, hostname = "127.0.0.1"): Promise<WireClient> {
     const socket = await Deno.connect({ hostname, port });
     socket.setNoDelay(true);
+    return new WireClient(socket, level);
+  }
+
+  /** A client over a connection of another kind, with nothing sent on it yet. */
+  static over(socket: Carriage, level: Level = 5): WireClient {
     return new WireClient(socket, level);
   }
 
