@@ -2,11 +2,15 @@
 import { parseArgs } from "node:util";
 import { nearestName } from "../config/unknown.ts";
 import { plain } from "../config/finding.ts";
+import type { AclCommand } from "./acl.ts";
 import { type Flag, FLAGS } from "./flags.ts";
+import { type PasswdCommand, readPasswd } from "./passwd.ts";
 
 export type Command =
   | { readonly kind: "config"; readonly file: string }
   | { readonly kind: "check-config"; readonly file: string; readonly output: boolean }
+  | AclCommand
+  | PasswdCommand
   | { readonly kind: "version" }
   | { readonly kind: "help" };
 
@@ -16,7 +20,7 @@ export type Command =
  */
 export function readArguments(argv: readonly string[]): Command | { readonly refusal: string } {
   const { tokens } = parseArgs({
-    args: twoDashes(argv),
+    args: twoDashes(behindPasswd(argv)),
     options: Object.fromEntries(FLAGS.map(({ name, operands }) => [name, {
       type: operands === "" ? "boolean" as const : "string" as const,
     }])),
@@ -63,17 +67,23 @@ function command(
     return { refusal: `${says}; write --config FILE to start, or --help` };
   }
   const file = given.get(chosen)?.value ?? "";
+  if (chosen === "passwd") return readPasswd(file, operands);
   if (commands[0].flag.operands !== "" && file === "") {
     return { refusal: `--${chosen} names no file; write --${chosen} FILE` };
   }
-  if (operands.length > 0) {
-    return { refusal: `--${chosen} takes nothing more; remove ${plain(operands[0])}` };
+  const taken = chosen === "acl" ? 2 : 0;
+  if (operands.length > taken) {
+    return { refusal: `--${chosen} takes nothing more; remove ${plain(operands[taken])}` };
   }
   switch (chosen) {
     case "config":
       return { kind: "config", file };
     case "check-config":
       return { kind: "check-config", file, output: given.has("output") };
+    case "acl": {
+      const [user, clientId] = operands;
+      return { kind: "acl", file, user, clientId, json: given.has("json") };
+    }
     case "version":
       return { kind: "version" };
     case "help":
@@ -81,6 +91,22 @@ function command(
     default:
       throw new TypeError(`--${chosen} is marked built and is carried out nowhere`);
   }
+}
+
+/**
+ * What follows the verb of `--passwd` is no flag, whatever it looks like: a password may begin with a
+ * dash, and a message about an unknown flag would show it.
+ */
+function behindPasswd(argv: readonly string[]): readonly string[] {
+  const end = argv.indexOf("--");
+  const at = argv.findIndex((argument) => /^--?passwd(=|$)/.test(argument));
+  if (at < 0 || (end >= 0 && end < at)) return argv;
+  const behind = argv[at].includes("=") ? at + 1 : at + 2;
+  if (behind >= argv.length) return argv;
+  const operands = argv.slice(behind);
+  const mark = operands.indexOf("--");
+  if (mark >= 0) operands.splice(mark, 1);
+  return [...argv.slice(0, behind), "--", ...operands];
 }
 
 /** `-config` is `--config`; there are no flags of one letter to mistake it for. */

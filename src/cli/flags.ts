@@ -46,7 +46,7 @@ export const FLAGS: readonly Flag[] = [
     name: "acl",
     operands: "FILE [USER [CLIENT_ID]]",
     command: true,
-    built: false,
+    built: true,
     doc: "explain what a user may do",
   },
   {
@@ -54,14 +54,14 @@ export const FLAGS: readonly Flag[] = [
     operands: "",
     command: false,
     with: ["route", "acl"],
-    built: false,
+    built: true,
     doc: "answer in JSON",
   },
   {
     name: "passwd",
     operands: "list|add|delete|scope FILE ...",
     command: true,
-    built: false,
+    built: true,
     doc: "look at or change a password file",
   },
   {

@@ -1,22 +1,28 @@
 /** What the process does for its command line; the broker itself comes in as `start`. */
+import { type Credentials, doorsWithoutIdentity, loadCredentials } from "../auth/credentials.ts";
 import type { Configuration } from "../config/configuration.ts";
+import { Findings, plain } from "../config/finding.ts";
 import { loadConfiguration } from "../config/load.ts";
-import { plain } from "../config/finding.ts";
 import { writeOut } from "../config/output.ts";
+import type { Settings } from "../config/settings.ts";
 import { REAL_SURROUNDINGS, type Surroundings } from "../config/walk.ts";
 import { StorageFailure } from "../storage/contract.ts";
 import { REVISION, VERSION } from "../version.ts";
+import { aclCommand } from "./acl.ts";
 import { readArguments } from "./arguments.ts";
 import { helpText } from "./flags.ts";
+import { type Input, TerminalInput } from "./input.ts";
+import { passwd } from "./passwd.ts";
 
 export interface Dependencies {
   /**
    * Runs a broker until it stops; the exit code. Throws before anything listens when it cannot start:
    * the message says what and where in one sentence.
    */
-  readonly start: (configuration: Configuration) => Promise<number>;
+  readonly start: (configuration: Configuration, credentials: Credentials) => Promise<number>;
   readonly stdout: (text: string) => void;
   readonly stderr: (text: string) => void;
+  readonly input: Input;
   readonly surroundings: Surroundings;
 }
 
@@ -32,6 +38,7 @@ export function realDependencies(
     start,
     stdout: (text) => writeAll(Deno.stdout, text),
     stderr: (text) => writeAll(Deno.stderr, text),
+    input: new TerminalInput(),
     surroundings: { ...REAL_SURROUNDINGS, emptyDatabaseBytes },
   };
 }
@@ -54,37 +61,79 @@ export async function main(argv: readonly string[], on: Dependencies): Promise<n
       return checkConfig(command.file, command.output, on);
     case "config":
       return await run(command.file, on);
+    case "acl":
+      return await aclCommand(command, on);
+    case "passwd":
+      return await passwd(command, on);
   }
+}
+
+/** What a command line's configuration says, with the files it names about users. */
+interface Loaded {
+  readonly configuration: Configuration;
+  readonly settings: Settings;
+  readonly credentials: Credentials;
+  /** What is wrong with the files that it names; empty when nothing is. */
+  readonly findings: string;
+}
+
+/** Undefined, with the findings printed, when the configuration itself is wrong. */
+function load(file: string, on: Dependencies): Loaded | undefined {
+  const loading = loadConfiguration(file, on.surroundings);
+  if ("findings" in loading) {
+    on.stderr(loading.findings);
+    return undefined;
+  }
+  const findings = new Findings();
+  const { readFile } = on.surroundings;
+  const credentials = loadCredentials(loading.configuration, readFile, findings);
+  return { ...loading, credentials, findings: findings.empty ? "" : findings.report(file) };
 }
 
 /** The findings, or the channels; with `output` the whole document, and the channels beside it. */
 function checkConfig(file: string, output: boolean, on: Dependencies): number {
-  const loading = loadConfiguration(file, on.surroundings);
-  if ("findings" in loading) {
-    on.stderr(loading.findings);
-    return REFUSED;
-  }
-  const { configuration, settings } = loading;
+  const loaded = load(file, on);
+  if (loaded === undefined) return REFUSED;
+  const { configuration, settings, findings } = loaded;
+  const good = findings === "";
+  const summary = good ? summaryOf(file, configuration) : "";
+  if (good) warn(configuration, on);
+  else on.stderr(findings);
+  if (output) {
+    on.stderr(summary);
+    on.stdout(writeOut(settings));
+  } else on.stdout(summary);
+  return good ? DONE : REFUSED;
+}
+
+function summaryOf(file: string, configuration: Configuration): string {
   let summary = `${plain(file)}: ok\n`;
   for (const channel of configuration.channels) {
     const derived = channel.type === "append" && channel.deadLetterOf !== undefined;
     if (!derived) summary += `channel "${channel.name}" (${channel.type})\n`;
   }
-  if (output) {
-    on.stderr(summary);
-    on.stdout(writeOut(settings));
-  } else on.stdout(summary);
-  return DONE;
+  return summary;
+}
+
+/** What a start logs as a warning, and a check says beside its summary. */
+function warn(configuration: Configuration, on: Dependencies): void {
+  for (const door of doorsWithoutIdentity(configuration)) {
+    on.stderr(
+      `warning: ${door.path} asks nobody who they are; what acl_file grants to * is granted to ` +
+        "whoever comes in there\n",
+    );
+  }
 }
 
 async function run(file: string, on: Dependencies): Promise<number> {
-  const loading = loadConfiguration(file, on.surroundings);
-  if ("findings" in loading) {
-    on.stderr(loading.findings);
+  const loaded = load(file, on);
+  if (loaded === undefined) return REFUSED;
+  if (loaded.findings !== "") {
+    on.stderr(loaded.findings);
     return REFUSED;
   }
   try {
-    return await on.start(loading.configuration);
+    return await on.start(loaded.configuration, loaded.credentials);
   } catch (error) {
     on.stderr(`saguin: ${failure(error)}\n`);
     return REFUSED;

@@ -12,9 +12,15 @@ export function syncDirectory(path: string): void {
  * the directory synced. On failure `path` is as it was and nothing is left beside it.
  *
  * @param mode permission bits of the new file; those of the process's mask are taken off
+ * @param prepare done to the file beside it, whose path it is given, before the file is in place
  * @throws whatever the system says
  */
-export function replaceFile(path: string, bytes: Uint8Array, mode = 0o644): void {
+export function replaceFile(
+  path: string,
+  bytes: Uint8Array,
+  mode = 0o644,
+  prepare: (beside: string) => void = () => {},
+): void {
   const beside = `${path}.${Deno.pid}.tmp`;
   const file = Deno.openSync(beside, { write: true, createNew: true, mode });
   try {
@@ -22,6 +28,7 @@ export function replaceFile(path: string, bytes: Uint8Array, mode = 0o644): void
       for (let written = 0; written < bytes.length;) {
         written += file.writeSync(bytes.subarray(written));
       }
+      prepare(beside);
       file.syncSync();
     } finally {
       file.close();

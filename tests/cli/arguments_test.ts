@@ -37,9 +37,6 @@ Deno.test("a flag of a room that is not built yet is refused by name", () => {
   const notBuilt = FLAGS.filter(({ built }) => !built);
   assert.deepEqual(notBuilt.map(({ name }) => name), [
     "route",
-    "acl",
-    "json",
-    "passwd",
     "snapshots-to-sqlite",
     "sqlite-to-snapshots",
     "licenses",
@@ -69,6 +66,90 @@ Deno.test("what is no command line is refused in one sentence", () => {
     refusal("--config", "a", "--check-config", "b"),
     "--config and --check-config cannot go together; give one of them",
   );
+});
+
+Deno.test("02b 16 --acl takes a user and a client id, and goes with --json", () => {
+  const acl = { kind: "acl", file: "c.yaml", user: undefined, clientId: undefined, json: false };
+  assert.deepEqual(readArguments(["--acl", "c.yaml"]), acl);
+  assert.deepEqual(readArguments(["-acl", "c.yaml", "anna"]), { ...acl, user: "anna" });
+  assert.deepEqual(readArguments(["--acl", "c.yaml", "-json", "--", "-anna", "c 1"]), {
+    ...acl,
+    user: "-anna",
+    clientId: "c 1",
+    json: true,
+  });
+  assert.equal(refusal("--acl", "c.yaml", "a", "b", "c"), "--acl takes nothing more; remove c");
+  assert.equal(refusal("--acl"), "--acl names no file; write --acl FILE");
+  assert.equal(refusal("--json", "--config", "a"), "--json goes with --route or --acl only");
+});
+
+Deno.test("02b 16 --passwd takes a verb, a file and what the verb needs", () => {
+  const passwd = (...operands: readonly string[]) => readArguments(["--passwd", ...operands]);
+  assert.deepEqual(passwd("list", "f"), { kind: "passwd", verb: "list", file: "f" });
+  assert.deepEqual(passwd("add", "f", "u"), {
+    kind: "passwd",
+    verb: "add",
+    file: "f",
+    user: "u",
+    password: undefined,
+  });
+  assert.deepEqual(readArguments(["-passwd=add", "f", "u", "p w"]), {
+    kind: "passwd",
+    verb: "add",
+    file: "f",
+    user: "u",
+    password: "p w",
+  });
+  assert.deepEqual(passwd("delete", "f", "u"), {
+    kind: "passwd",
+    verb: "delete",
+    file: "f",
+    user: "u",
+  });
+  assert.deepEqual(passwd("scope", "f", "u", "all"), {
+    kind: "passwd",
+    verb: "scope",
+    file: "f",
+    user: "u",
+    routes: "all",
+  });
+});
+
+Deno.test("a password may look like a flag, and no refusal of --passwd shows an operand", () => {
+  for (const password of ["-secret", "--secret", "--json", "--config=secret", "-x"]) {
+    for (const end of [[], ["--"]]) {
+      const argv = ["--passwd", "add", ...end, "f", "u", password];
+      const command = readArguments(argv);
+      assert.equal("password" in command && command.password, password);
+    }
+  }
+  const refused: readonly (readonly string[])[] = [
+    ["--passwd"],
+    ["--passwd", "add"],
+    ["--passwd", "add", "f"],
+    ["--passwd", "add", "f", "u", "my", "secret"],
+    ["--passwd", "add", "f", "u", "--my", "--secret"],
+    ["--passwd", "list", "f", "secret"],
+    ["--passwd", "delete", "f", "u", "secret"],
+    ["--passwd", "scope", "f", "u"],
+    ["--passwd", "remove", "f", "u", "secret"],
+    ["--passwd", "add", "", "u", "secret"],
+    ["--config", "c", "--passwd", "add", "f", "u", "secret"],
+  ];
+  for (const argv of refused) assert.doesNotMatch(refusal(...argv), /secret|accepted/);
+  assert.equal(
+    refusal("--passwd"),
+    "--passwd says nothing to do; write list, add, delete or scope",
+  );
+  assert.equal(
+    refusal("--passwd", "remove", "f"),
+    "--passwd does no remove; write list, add, delete or scope",
+  );
+  assert.equal(
+    refusal("--passwd", "add", "f", "u", "my", "secret"),
+    "--passwd add takes FILE USER [PASSWORD]; a password with blanks stands in quotes",
+  );
+  assert.equal(refusal("--passwd", "list"), "--passwd list takes FILE");
 });
 
 Deno.test("02b 16 --output is refused without --check-config", () => {

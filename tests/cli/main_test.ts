@@ -1,29 +1,35 @@
 import assert from "node:assert/strict";
 import type { Configuration } from "../../src/config/configuration.ts";
 import { type Dependencies, main } from "../../src/cli/main.ts";
-import { REAL_SURROUNDINGS } from "../../src/config/walk.ts";
+import { REAL_SURROUNDINGS, type Surroundings } from "../../src/config/walk.ts";
 import { StorageFailure } from "../../src/storage/contract.ts";
 import { VERSION } from "../../src/version.ts";
-import { LEAST } from "../config/support.ts";
+import { ALL_BUILT, broker, LEAST } from "../config/support.ts";
 
 /** Runs a command line over one file, `c.yaml`. */
 async function run(
   argv: readonly string[],
   text = LEAST,
   start: Dependencies["start"] = () => Promise.resolve(0),
+  surroundings: Partial<Surroundings> = {},
 ) {
   const outcome = { stdout: "", stderr: "", started: undefined as Configuration | undefined };
   const code = await main(argv, {
-    start: (configuration) => {
+    start: (configuration, credentials) => {
       outcome.started = configuration;
-      return start(configuration);
+      return start(configuration, credentials);
     },
     stdout: (text) => outcome.stdout += text,
     stderr: (text) => outcome.stderr += text,
+    input: {
+      lines: () => assert.fail("standard input was read"),
+      secrets: () => assert.fail("a password was asked for"),
+    },
     surroundings: {
       ...REAL_SURROUNDINGS,
+      ...surroundings,
       readFile: (path) => {
-        assert.equal(path, "c.yaml");
+        if (path !== "c.yaml") throw new Deno.errors.NotFound("No such file (os error 2)");
         return new TextEncoder().encode(text);
       },
     },
@@ -105,4 +111,30 @@ Deno.test("a refused command line reads no file and exits 1", async () => {
     assert.equal(outcome.stdout, "");
     assert.match(outcome.stderr, /^saguin: .*\n$/);
   }
+});
+
+Deno.test("02b 16 files that the configuration names are opened by a check and by a start alike", async () => {
+  const text = broker("mqtt: {password_file: /p}");
+  const refuse = () => assert.fail("a broker was started");
+  const checked = await run(["--check-config", "c.yaml"], text, refuse, ALL_BUILT);
+  const started = await run(["--config", "c.yaml"], text, refuse, ALL_BUILT);
+  assert.deepEqual(checked, started);
+  assert.deepEqual([checked.code, checked.stdout], [1, ""]);
+  assert.equal(
+    checked.stderr,
+    "configuration is invalid:\n/p:\n  - 1:1 is the password file of broker.mqtt.listen.tcp and " +
+      "cannot be read: No such file; name a readable file\n",
+  );
+  const output = await run(["--check-config", "c.yaml", "--output"], text, refuse, ALL_BUILT);
+  assert.deepEqual([output.code, output.stderr], [1, checked.stderr]);
+  assert.match(output.stdout, /password_file: \/p/, "still printed");
+});
+
+Deno.test("a start is given the credentials that were read", async () => {
+  const seen: unknown[] = [];
+  await run(["--config", "c.yaml"], LEAST, (_configuration, credentials) => {
+    seen.push(credentials.doors.get("tcp"), credentials.acl);
+    return Promise.resolve(0);
+  });
+  assert.deepEqual(seen, [{ passwords: undefined, allowAnonymous: true }, undefined]);
 });

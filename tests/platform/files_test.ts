@@ -22,6 +22,26 @@ Deno.test("a replaced file holds the new bytes, its mode, and nothing lies besid
     assert.deepEqual([...Deno.readDirSync(directory)].map(({ name }) => name), ["a"]);
   }));
 
+Deno.test("what is prepared beside a file is done before it is in place, or it never is", () =>
+  inDirectory((directory) => {
+    const path = `${directory}/a`;
+    Deno.writeTextFileSync(path, "old");
+    replaceFile(path, BYTES, 0o600, (beside) => {
+      assert.equal(Deno.readTextFileSync(path), "old");
+      Deno.chmodSync(beside, 0o640);
+    });
+    assert.equal(Deno.statSync(path).mode! & 0o777, 0o640);
+    const fails = () => {
+      throw new Error("not allowed");
+    };
+    assert.throws(
+      () => replaceFile(path, new TextEncoder().encode("newer"), 0o600, fails),
+      /not allowed/,
+    );
+    assert.equal(Deno.readTextFileSync(path), "new");
+    assert.deepEqual([...Deno.readDirSync(directory)].map(({ name }) => name), ["a"]);
+  }));
+
 Deno.test("a file that cannot take its place leaves everything as it was", () =>
   inDirectory((directory) => {
     const path = `${directory}/a`;
