@@ -16,6 +16,7 @@ import { ExactlyOnce, type HoldPlace } from "./exactly_once.ts";
 import type { ClientLink } from "./link.ts";
 import { BroadcastLog } from "./log.ts";
 import { Publisher, type PublishRequest } from "./publish.ts";
+import { PublishRates } from "./rates.ts";
 import type { ReasonCode, Refusal } from "./reason.ts";
 import type { Parts } from "./parts.ts";
 import { Restoration } from "./restore.ts";
@@ -42,6 +43,7 @@ export class Broker {
   readonly publisher: Publisher;
   readonly exactlyOnce: ExactlyOnce;
   readonly sessions: Sessions;
+  readonly rates: PublishRates;
   readonly #subscriptions: Subscriptions;
   readonly #control: ControlTopics;
   readonly #log: BroadcastLog;
@@ -85,6 +87,11 @@ export class Broker {
       retained,
       providerOf: (store) => homes.get(store.channel)!,
     });
+    this.rates = new PublishRates(
+      { messages: context.limits.publishRate, bytes: context.limits.publishBytes },
+      context.clock,
+      context.timers,
+    );
     this.#wills = new Wills(context, this.publisher);
     this.exactlyOnce = new ExactlyOnce(
       context,

@@ -1,37 +1,27 @@
 import type { Broker } from "../broker/broker.ts";
-import { unreadProperty } from "../broker/delivery.ts";
-import type { ClientLink, Delivery, Ending } from "../broker/link.ts";
+import type { Delivery, Ending } from "../broker/link.ts";
 import { Reason, type ReasonCode, type Refusal } from "../broker/reason.ts";
 import type { Session } from "../broker/session.ts";
-import type { Departure, PassedOver } from "../broker/sessions.ts";
-import { SubscribeProtocolError } from "../broker/subscribe.ts";
+import type { Departure } from "../broker/sessions.ts";
 import { errorText } from "../platform/log.ts";
-import type { Timer } from "../platform/timers.ts";
-import { type AnswerKind, Answers } from "./answers.ts";
+import { Answers } from "./answers.ts";
+import { acceptance, type Granted, keepAliveSeconds } from "./connack.ts";
 import { Decoder } from "./codec/decoder.ts";
 import type { MalformedPacket } from "./codec/fault.ts";
 import { admitConnect, type ConnectRules } from "./connect.ts";
 import type { ByteLink } from "./doors/byte_link.ts";
 import { InputBuffer } from "./input_buffer.ts";
+import { KeepAlive } from "./keep_alive.ts";
 import { OutputQueue } from "./output_queue.ts";
 import {
-  type AcknowledgementPacket,
   type ConnectPacket,
   type DisconnectPacket,
   type InboundPacket,
   PacketType,
-  type PublishPacket,
-  type SubscribePacket,
-  type UnsubscribePacket,
 } from "./packet.ts";
+import { Pacing } from "./pacing.ts";
+import { type Requester, Requests } from "./requests.ts";
 import { returnCode } from "./return_codes.ts";
-
-/** Publishes of one connection that may wait for their stores before it is read no further. */
-const WAITING_PACKETS = 1_024;
-const WAITING_BYTES = 1024 * 1024;
-
-/** Largest Topic Alias a client may use (01 section 3). */
-const TOPIC_ALIAS_MAXIMUM = 16;
 
 /** What every connection of a door is given. */
 export interface ConnectionContext {
@@ -55,10 +45,21 @@ export interface Arrival {
   ending(): void;
 }
 
-const TAKEN_OVER = {
+const TAKEN_OVER: Ending = {
   code: Reason.SessionTakenOver,
   reason: "the client id connected elsewhere",
-} as const;
+};
+const SILENT: Ending = {
+  code: Reason.KeepAliveTimeout,
+  reason: "no packet within 1.5 times the Keep Alive",
+};
+const NOT_ENDED: Ending = {
+  code: Reason.ImplementationSpecificError,
+  reason: "the session that this one replaces could not be ended; connect again",
+};
+
+/** What the last packet of a connection may take where `limits.write_timeout` is none. */
+const LAST_WRITE_MS = 5_000;
 
 type State = "opening" | "connected" | "closing" | "closed";
 
@@ -67,7 +68,7 @@ type State = "opening" | "connected" | "closing" | "closed";
  * are being stored; what must keep its place behind them (SUBSCRIBE, UNSUBSCRIBE, control topics,
  * DISCONNECT) waits until they are answered.
  */
-export class MqttConnection implements ClientLink {
+export class MqttConnection implements Requester {
   readonly listener: string;
   readonly address: string;
   level: 4 | 5 = 5;
@@ -77,15 +78,16 @@ export class MqttConnection implements ClientLink {
   readonly #decoder: Decoder;
   readonly #output: OutputQueue;
   readonly #answers: Answers;
-  readonly #aliases = new Map<number, string>();
-  /** What runs before the next packet is decoded. */
-  #busy: Promise<void> | undefined;
-  #drainedWaiter: (() => void) | undefined;
-  #drainedBelow = 0;
-  #lastPacketAt: number;
-  #keepAlive: Timer | undefined;
+  readonly #keepAlive: KeepAlive;
+  readonly #pacing: Pacing;
+  /** A packet was decoded since the last read. */
+  #packetSeen = false;
+  /** Of a client that is connected. */
+  #requests: Requests | undefined;
   #departure: Departure = { kind: "lost" };
   #departed: Promise<void> | undefined;
+  /** The last packet is on its way. */
+  #goodbye: Promise<void> | undefined;
   #closed!: () => void;
   /** Resolves when the connection is gone and what its end changes is stored. */
   readonly closed = new Promise<void>((resolve) => this.#closed = resolve);
@@ -100,7 +102,7 @@ export class MqttConnection implements ClientLink {
     this.#broker = broker;
     this.listener = context.listener;
     this.address = arrival.address;
-    this.#lastPacketAt = clock.monotonic();
+    this.#keepAlive = new KeepAlive(clock, timers, () => this.end(SILENT));
     this.#decoder = new Decoder({
       maximumPacketSize: limits.maxMessageSize,
       maximumConnectSize: limits.maxConnectSize,
@@ -113,7 +115,11 @@ export class MqttConnection implements ClientLink {
       () => this.#session?.drained(),
       (timedOut) => this.#writeFailed(timedOut),
     );
-    this.#answers = new Answers((kind, packetId, refusal) => this.#answer(kind, packetId, refusal));
+    this.#answers = new Answers((kind, packetId, refusal) => {
+      this.#pacing.answered();
+      this.#requests?.answer(kind, packetId, refusal);
+    });
+    this.#pacing = new Pacing(this.#answers, this.#keepAlive);
   }
 
   // -------------------------------------------------------------------------------------- reading
@@ -127,13 +133,16 @@ export class MqttConnection implements ClientLink {
         const space = input.space();
         const count = await this.link.read(space);
         if (count === null || !this.#reading) break;
-        this.#lastPacketAt = this.#broker.context.clock.monotonic();
+        const { clock } = this.#broker.context;
+        const readAt = clock.monotonic();
+        this.#packetSeen = false;
         let fault = this.#decoder.decode(space.subarray(0, count), onPacket);
         while (fault === undefined && this.#reading) {
-          await this.#untilReady();
+          if (this.#pacing.mustWait) await this.#pacing.untilReady();
           if (!this.#decoder.paused) break;
           fault = this.#decoder.resume(onPacket);
         }
+        if (this.#packetSeen) this.#keepAlive.packet(readAt);
         if (fault !== undefined) {
           await this.#fault(fault);
           break;
@@ -152,52 +161,25 @@ export class MqttConnection implements ClientLink {
     await this.#finish();
   }
 
+  /** Connected, and answers are sent. */
+  get open(): boolean {
+    return this.#state === "connected";
+  }
+
   get #reading(): boolean {
     return this.#state === "opening" || this.#state === "connected";
   }
 
-  /** Waits for the packet handler at work, and for room to take more. */
-  async #untilReady(): Promise<void> {
-    for (;;) {
-      if (this.#busy !== undefined) {
-        await this.#busy;
-        this.#busy = undefined;
-        continue;
-      }
-      if (this.#full) {
-        await this.#answeredBelow(WAITING_PACKETS / 2);
-        continue;
-      }
-      const { publisher } = this.#broker;
-      const saturated = publisher.saturated;
-      if (saturated === undefined) return;
-      publisher.saturated = undefined;
-      if (saturated.accepting) continue;
-      await new Promise<void>((resolve) => saturated.onceAccepting(resolve));
-    }
-  }
-
-  get #full(): boolean {
-    return this.#answers.outstanding >= WAITING_PACKETS ||
-      this.#answers.outstandingBytes >= WAITING_BYTES;
-  }
-
-  /** Resolves when at most `count` publishes are unanswered. */
-  #answeredBelow(count: number): Promise<void> {
-    if (this.#answers.outstanding <= count) return Promise.resolve();
-    this.#drainedBelow = count;
-    return new Promise((resolve) => this.#drainedWaiter = resolve);
-  }
-
   #onPacket(packet: InboundPacket): boolean {
     if (!this.#reading) return false;
+    this.#packetSeen = true;
     if (this.#state === "opening") {
-      this.#busy = this.#connect(packet as ConnectPacket);
+      this.#pacing.busy = this.#connect(packet as ConnectPacket);
       return false;
     }
     switch (packet.type) {
       case PacketType.Publish:
-        return this.#publish(packet);
+        return this.#requests!.publish(packet);
       case PacketType.Puback:
         this.#session!.onPuback(packet.packetId);
         return true;
@@ -208,20 +190,20 @@ export class MqttConnection implements ClientLink {
         this.#session!.onPubcomp(packet.packetId);
         return true;
       case PacketType.Pubrel:
-        void this.#release(packet);
+        void this.#requests!.release(packet);
         return true;
       case PacketType.Pingreq:
         this.#output.packets.pingresp();
         this.#output.schedule();
         return true;
       case PacketType.Subscribe:
-        this.#busy = this.#subscribe(packet);
+        this.#pacing.busy = this.#requests!.subscribe(packet);
         return false;
       case PacketType.Unsubscribe:
-        this.#busy = this.#unsubscribe(packet);
+        this.#pacing.busy = this.#requests!.unsubscribe(packet);
         return false;
       case PacketType.Disconnect:
-        this.#busy = this.#disconnect(packet);
+        this.#pacing.busy = this.#disconnect(packet);
         return false;
       case PacketType.Auth:
         this.end({ code: Reason.ProtocolError, reason: "AUTH without an Authentication Method" });
@@ -248,18 +230,26 @@ export class MqttConnection implements ClientLink {
     const { request, assignedClientId } = admitted;
     const claim = await this.#broker.connect(request);
     if ("code" in claim) return await this.#refuse(request.clientId, claim);
-    if ("passedOver" in claim) return await this.#passedOver(packet, claim, assignedClientId);
+    if ("passedOver" in claim) {
+      // A newer CONNECT of the client id owns the session already (D6.7).
+      this.#accept(packet, claim, assignedClientId);
+      return this.end(TAKEN_OVER);
+    }
     if (!this.#reading) return claim.abandon();
-    packets.connack({
-      sessionPresent: claim.sessionPresent,
-      reasonCode: Reason.Success,
-      ...this.level === 5 ? this.#connackProperties(packet, claim, assignedClientId) : {},
-    });
+    this.#accept(packet, claim, assignedClientId);
     await this.#output.flushed();
     if (this.#output.failed || !this.#reading) return claim.abandon();
     this.#session = claim.session;
+    this.#requests = new Requests(
+      this.#broker,
+      claim.session,
+      this,
+      this.#output,
+      this.#answers,
+      this.#pacing,
+    );
     this.#state = "connected";
-    this.#armKeepAlive(packet);
+    this.#keepAlive.start(keepAliveSeconds(packet, this.#broker.context.limits));
     this.#broker.context.log.info("a client connected", {
       client: request.clientId,
       listener: this.listener,
@@ -270,52 +260,12 @@ export class MqttConnection implements ClientLink {
     });
     claim.complete(this);
     // Nothing the client sends is looked at before what the old session left is gone (D6.11).
-    if (!await claim.session.ready) {
-      this.end({
-        code: Reason.ImplementationSpecificError,
-        reason: "the session that this one replaces could not be ended; connect again",
-      });
-    }
+    if (!await claim.session.ready) this.end(NOT_ENDED);
   }
 
-  /** A newer CONNECT of the client id owns the session already (D6.7). */
-  async #passedOver(
-    packet: ConnectPacket,
-    passed: PassedOver,
-    assignedClientId: string | undefined,
-  ): Promise<void> {
-    this.#output.packets.connack({
-      sessionPresent: passed.sessionPresent,
-      reasonCode: Reason.Success,
-      ...this.level === 5 ? this.#connackProperties(packet, passed, assignedClientId) : {},
-    });
-    this.end(TAKEN_OVER);
-    await this.#output.flushed();
-  }
-
-  #connackProperties(
-    packet: ConnectPacket,
-    claim: { readonly expiry: number },
-    assignedClientId: string | undefined,
-  ) {
+  #accept(packet: ConnectPacket, granted: Granted, assignedClientId: string | undefined): void {
     const { limits } = this.#broker.context;
-    const ceiling = this.#keepAliveCeiling(packet);
-    return {
-      topicAliasMaximum: TOPIC_ALIAS_MAXIMUM,
-      maximumPacketSize: limits.maxMessageSize,
-      retainAvailable: 1 as const,
-      ...claim.expiry === (packet.sessionExpiry ?? 0) ? {} : { sessionExpiry: claim.expiry },
-      ...assignedClientId === undefined ? {} : { assignedClientId },
-      ...ceiling === undefined ? {} : { serverKeepAlive: ceiling },
-    };
-  }
-
-  /** Seconds, when `limits.max_keepalive` shortens what the client asked for (02a 13.4). */
-  #keepAliveCeiling(packet: ConnectPacket): number | undefined {
-    const { maxKeepaliveMs } = this.#broker.context.limits;
-    if (maxKeepaliveMs === undefined || this.level === 4) return undefined;
-    const ceiling = maxKeepaliveMs / 1_000;
-    return packet.keepAlive === 0 || packet.keepAlive > ceiling ? ceiling : undefined;
+    this.#output.packets.connack(acceptance(packet, granted, assignedClientId, limits));
   }
 
   async #refuse(clientId: string, refusal: Refusal): Promise<void> {
@@ -339,179 +289,11 @@ export class MqttConnection implements ClientLink {
     this.link.close();
   }
 
-  /** One and a half times the Keep Alive without a packet ends the connection (3.1.2.10). */
-  #armKeepAlive(packet: ConnectPacket): void {
-    const seconds = this.#keepAliveCeiling(packet) ?? packet.keepAlive;
-    if (seconds === 0) return;
-    const { clock, timers } = this.#broker.context;
-    const allowed = seconds * 1_500;
-    const check = () => {
-      const silent = clock.monotonic() - this.#lastPacketAt;
-      if (silent >= allowed) {
-        this.end({
-          code: Reason.KeepAliveTimeout,
-          reason: "no packet within 1.5 times the Keep Alive",
-        });
-      } else this.#keepAlive = timers.after(allowed - silent, check);
-    };
-    this.#keepAlive = timers.after(allowed, check);
-  }
-
-  // -------------------------------------------------------------------------------------- publish
-
-  /** False: what follows waits for it. */
-  #publish(packet: PublishPacket): boolean {
-    const request = this.#withTopic(packet);
-    if (request === undefined) return false;
-    const session = this.#session!;
-    const { qos } = packet;
-    const { publisher } = this.#broker;
-    const route = publisher.destinations.routes.route(request.topic);
-    if (route.kind === "control") {
-      this.#busy = this.#control(request);
-      return false;
-    }
-    const bytes = request.payload.byteLength;
-    const token = this.#answers.push(qos, packet.packetId, bytes);
-    if (qos === 2) {
-      this.#broker.exactlyOnce.hold(session, packet.packetId, request, this.#answers, token);
-    } else publisher.publish(request, session.clientId, this.#answers, token);
-    return !this.#full && publisher.saturated === undefined;
-  }
-
-  /** The packet with its Topic Alias resolved; undefined when that ended the connection. */
-  #withTopic(packet: PublishPacket): PublishPacket | undefined {
-    const { topicAlias } = packet.properties;
-    if (topicAlias === undefined) return packet;
-    if (topicAlias > TOPIC_ALIAS_MAXIMUM) {
-      this.end({
-        code: Reason.TopicAliasInvalid,
-        reason: `a Topic Alias above the Topic Alias Maximum of ${TOPIC_ALIAS_MAXIMUM}`,
-      });
-      return undefined;
-    }
-    if (packet.topic !== "") {
-      this.#aliases.set(topicAlias, packet.topic);
-      return packet;
-    }
-    const topic = this.#aliases.get(topicAlias);
-    if (topic === undefined) {
-      this.end({
-        code: Reason.ProtocolError,
-        reason: "a Topic Alias that was never given a topic on this connection",
-      });
-      return undefined;
-    }
-    return { ...packet, topic };
-  }
-
-  async #control(request: PublishPacket): Promise<void> {
-    await this.#answeredBelow(0);
-    const session = this.#session!;
-    if (!this.#reading) return;
-    const { qos, packetId } = request;
-    if (qos === 2) {
-      this.end({
-        code: Reason.QoSNotSupported,
-        reason: "a request to $saguin/ is published at QoS 0 or 1",
-      });
-      return;
-    }
-    const token = this.#answers.push(qos, packetId, request.payload.byteLength);
-    const refusal = await this.#broker.request(session, this, request);
-    this.#answers.answered(token, refusal);
-  }
-
-  /** Writes one answer, in order of arrival. */
-  #answer(kind: AnswerKind, packetId: number, refusal: Refusal | undefined): void {
-    const waiter = this.#drainedWaiter;
-    if (waiter !== undefined && this.#answers.outstanding <= this.#drainedBelow) {
-      this.#drainedWaiter = undefined;
-      waiter();
-    }
-    if (kind === 0 || this.#state !== "connected") return;
-    if (refusal !== undefined && this.level === 4) {
-      this.end({ code: refusal.code, reason: refusal.reason });
-      return;
-    }
-    const { packets } = this.#output;
-    if (refusal === undefined) {
-      if (kind === 1) packets.puback(packetId);
-      else packets.pubrec(packetId);
-    } else {
-      const explanation = { reasonString: refusal.reason };
-      if (kind === 1) packets.puback(packetId, refusal.code, explanation);
-      else packets.pubrec(packetId, refusal.code, explanation);
-    }
-    this.#output.schedule();
-  }
-
-  async #release(packet: AcknowledgementPacket): Promise<void> {
-    const session = this.#session!;
-    try {
-      const outcome = await this.#broker.exactlyOnce.release(session, packet.packetId);
-      // None for a PUBREL read on a connection whose client id another one has taken (D5.6).
-      if (this.#state !== "connected" || session.link !== this) return;
-      if ("refusal" in outcome) return this.end(outcome.refusal);
-      this.#output.packets.pubcomp(packet.packetId, outcome.code);
-      this.#output.schedule();
-    } catch (error) {
-      this.#broker.context.log.error("a release failed on an internal error", {
-        client: session.clientId,
-        error: errorText(error),
-      });
-      this.end({ code: Reason.UnspecifiedError, reason: "internal error" });
-    }
-  }
-
-  // ---------------------------------------------------------------------- subscribe and unsubscribe
-
-  async #subscribe(packet: SubscribePacket): Promise<void> {
-    await this.#answeredBelow(0);
-    if (!this.#reading) return;
-    try {
-      await this.#broker.subscribe(this.#session!, {
-        filters: packet.subscriptions,
-        identifier: packet.subscriptionIdentifier,
-        userProperties: packet.userProperties,
-      }, (codes, reason) => {
-        if (this.#state !== "connected") return;
-        this.#output.packets.suback(
-          packet.packetId,
-          codes,
-          reason === undefined ? undefined : { reasonString: reason },
-        );
-        this.#output.schedule();
-      });
-    } catch (error) {
-      if (!(error instanceof SubscribeProtocolError)) throw error;
-      this.end(error.refusal);
-    }
-  }
-
-  async #unsubscribe(packet: UnsubscribePacket): Promise<void> {
-    await this.#answeredBelow(0);
-    if (!this.#reading) return;
-    const codes = await this.#broker.unsubscribe(this.#session!, packet.filters);
-    if (this.#state !== "connected") return;
-    const failed = codes.find((code) => code >= 0x80);
-    if (failed !== undefined && this.level === 4) {
-      return this.end({ code: failed, reason: "the session store could not forget a filter" });
-    }
-    const unread = unreadProperty(packet.userProperties, []);
-    this.#output.packets.unsuback(
-      packet.packetId,
-      codes,
-      unread === undefined ? undefined : { userProperties: [["saguin-unread", unread]] },
-    );
-    this.#output.schedule();
-  }
-
   // ---------------------------------------------------------------------------------------- ending
 
   async #disconnect(packet: DisconnectPacket): Promise<void> {
     this.arrival.ending();
-    await this.#answeredBelow(0);
+    await this.#pacing.allAnswered();
     if (!this.#reading) return;
     const session = this.#session!;
     if (packet.sessionExpiry !== undefined && packet.sessionExpiry > 0 && !session.durable) {
@@ -579,13 +361,7 @@ export class MqttConnection implements ClientLink {
     this.arrival.ending();
     this.#output.stop();
     this.link.close();
-    this.#wakeReader();
-  }
-
-  #wakeReader(): void {
-    const waiter = this.#drainedWaiter;
-    this.#drainedWaiter = undefined;
-    waiter?.();
+    this.#pacing.end();
   }
 
   /** The session hears once that its connection is gone; resolves when that is stored. */
@@ -603,7 +379,7 @@ export class MqttConnection implements ClientLink {
   async #finish(): Promise<void> {
     this.#state = "closed";
     this.arrival.ending();
-    this.#keepAlive?.cancel();
+    this.#keepAlive.stop();
     const session = this.#session;
     if (session !== undefined) {
       try {
@@ -617,6 +393,7 @@ export class MqttConnection implements ClientLink {
         how: this.#departure.kind,
       });
     }
+    await this.#goodbye;
     this.#output.stop();
     this.link.close();
     this.#closed();
@@ -657,11 +434,16 @@ export class MqttConnection implements ClientLink {
       reason: ending.reason,
     });
     this.#output.packets.disconnect(ending.code, { reasonString: ending.reason });
-    this.#wakeReader();
+    this.#pacing.end();
     if (this.#session !== undefined) {
       const session = this.#session;
       this.#depart(session).catch((error) => this.#departureFailed(session, error));
     }
-    this.#output.flushed().then(() => this.link.close());
+    this.#goodbye = this.#output.flushed().then(() => this.link.close());
+    // Without a write deadline a peer that reads nothing would keep the connection for ever (D8.3).
+    const { limits, timers } = this.#broker.context;
+    if (limits.writeTimeoutMs !== undefined) return;
+    const cut = timers.after(LAST_WRITE_MS, () => this.#abort());
+    void this.#goodbye.then(() => cut.cancel());
   }
 }

@@ -1,0 +1,175 @@
+import type { Broker } from "../broker/broker.ts";
+import { unreadProperty } from "../broker/delivery.ts";
+import type { ClientLink } from "../broker/link.ts";
+import { Reason, type Refusal } from "../broker/reason.ts";
+import type { Session } from "../broker/session.ts";
+import { SubscribeProtocolError } from "../broker/subscribe.ts";
+import { errorText } from "../platform/log.ts";
+import type { AnswerKind, Answers } from "./answers.ts";
+import type { OutputQueue } from "./output_queue.ts";
+import type {
+  AcknowledgementPacket,
+  PublishPacket,
+  SubscribePacket,
+  UnsubscribePacket,
+} from "./packet.ts";
+import type { Pacing } from "./pacing.ts";
+import { TopicAliases } from "./topic_aliases.ts";
+
+/** The connection as its requests see it. */
+export interface Requester extends ClientLink {
+  /** Packets are still taken from it, and answers sent. */
+  readonly open: boolean;
+}
+
+/**
+ * What a connected client asks: PUBLISH, PUBREL, SUBSCRIBE, UNSUBSCRIBE, and the answers to them. What
+ * must keep its place behind earlier publishes waits until they are answered.
+ */
+export class Requests {
+  readonly #aliases = new TopicAliases();
+
+  constructor(
+    private readonly broker: Broker,
+    private readonly session: Session,
+    private readonly link: Requester,
+    private readonly output: OutputQueue,
+    private readonly answers: Answers,
+    private readonly pacing: Pacing,
+  ) {}
+
+  // -------------------------------------------------------------------------------------- publish
+
+  /** False: what follows waits for it. */
+  publish(packet: PublishPacket): boolean {
+    const request = this.#aliases.resolve(packet);
+    if ("code" in request) {
+      this.link.end(request);
+      return false;
+    }
+    const { session, pacing } = this;
+    const { qos, packetId } = packet;
+    const bytes = request.payload.byteLength;
+    const over = this.broker.rates.refusal(session.clientId, bytes + request.topic.length);
+    if (over !== undefined) return this.#overRate(request, over);
+    const { publisher } = this.broker;
+    const route = publisher.destinations.routes.route(request.topic);
+    if (route.kind === "control") {
+      pacing.busy = this.#control(request);
+      return false;
+    }
+    const token = this.answers.push(qos, packetId, bytes);
+    if (qos === 2) this.broker.exactlyOnce.hold(session, packetId, request, this.answers, token);
+    else publisher.publish(request, session.clientId, this.answers, token);
+    pacing.saturated = publisher.saturated;
+    publisher.saturated = undefined;
+    return pacing.saturated === undefined && !pacing.full;
+  }
+
+  /** Refused before its topic is looked at, and the connection stays (02a 13.5). */
+  #overRate({ topic, qos, packetId }: PublishPacket, over: Refusal): boolean {
+    const { counters, log } = this.broker.context;
+    counters.publishRateExceeded++;
+    log.debug("refused a publish over its client's rate", {
+      client: this.session.clientId,
+      topic,
+      reason: over.reason,
+    });
+    this.answers.answered(this.answers.push(qos, packetId, 0), over);
+    return this.link.open;
+  }
+
+  /** At QoS 2 a request is carried out once, when its PUBLISH first comes. */
+  async #control(request: PublishPacket): Promise<void> {
+    await this.pacing.allAnswered();
+    const { session, broker } = this;
+    if (!this.link.open) return;
+    const { qos, packetId } = request;
+    const token = this.answers.push(qos, packetId, request.payload.byteLength);
+    const applies = qos === 2 ? broker.exactlyOnce.apply(session, packetId) : true;
+    const refusal = applies === true
+      ? await broker.request(session, this.link, request)
+      : applies || undefined;
+    // A PUBREC that refuses ends the exchange (MQTT 5 4.3.3).
+    if (refusal !== undefined) session.applied.delete(packetId);
+    this.answers.answered(token, refusal);
+  }
+
+  /** Writes one answer, in order of arrival. */
+  answer(kind: AnswerKind, packetId: number, refusal: Refusal | undefined): void {
+    if (kind === 0 || !this.link.open) return;
+    // A 3.1.1 acknowledgement cannot say no (02a section 7).
+    if (refusal !== undefined && this.link.level === 4) return this.link.end(refusal);
+    const { packets } = this.output;
+    if (refusal === undefined) {
+      if (kind === 1) packets.puback(packetId);
+      else packets.pubrec(packetId);
+    } else {
+      const explanation = { reasonString: refusal.reason };
+      if (kind === 1) packets.puback(packetId, refusal.code, explanation);
+      else packets.pubrec(packetId, refusal.code, explanation);
+    }
+    this.output.schedule();
+  }
+
+  async release({ packetId }: AcknowledgementPacket): Promise<void> {
+    const { session, link } = this;
+    try {
+      const outcome = await this.broker.exactlyOnce.release(session, packetId);
+      // None for a PUBREL read on a connection whose client id another one has taken (D5.6).
+      if (!link.open || session.link !== link) return;
+      if ("refusal" in outcome) return link.end(outcome.refusal);
+      this.output.packets.pubcomp(packetId, outcome.code);
+      this.output.schedule();
+    } catch (error) {
+      this.broker.context.log.error("a release failed on an internal error", {
+        client: session.clientId,
+        error: errorText(error),
+      });
+      link.end({ code: Reason.UnspecifiedError, reason: "internal error" });
+    }
+  }
+
+  // ---------------------------------------------------------------------- subscribe and unsubscribe
+
+  async subscribe(packet: SubscribePacket): Promise<void> {
+    await this.pacing.allAnswered();
+    if (!this.link.open) return;
+    try {
+      await this.broker.subscribe(this.session, {
+        filters: packet.subscriptions,
+        identifier: packet.subscriptionIdentifier,
+        userProperties: packet.userProperties,
+      }, (codes, reason) => {
+        if (!this.link.open) return;
+        this.output.packets.suback(
+          packet.packetId,
+          codes,
+          reason === undefined ? undefined : { reasonString: reason },
+        );
+        this.output.schedule();
+      });
+    } catch (error) {
+      if (!(error instanceof SubscribeProtocolError)) throw error;
+      this.link.end(error.refusal);
+    }
+  }
+
+  async unsubscribe(packet: UnsubscribePacket): Promise<void> {
+    await this.pacing.allAnswered();
+    if (!this.link.open) return;
+    const codes = await this.broker.unsubscribe(this.session, packet.filters);
+    if (!this.link.open) return;
+    const failed = codes.find((code) => code >= 0x80);
+    if (failed !== undefined && this.link.level === 4) {
+      return this.link.end({ code: failed, reason: "the session store could not forget a filter" });
+    }
+    const unread = unreadProperty(packet.userProperties, []);
+    this.output.packets.unsuback(
+      packet.packetId,
+      codes,
+      unread === undefined ? undefined : { userProperties: [["saguin-unread", unread]] },
+    );
+    this.output.schedule();
+  }
+}
