@@ -67,6 +67,8 @@ export class DurableReader {
     this.#lowest = from;
     this.#acknowledged.clear();
     this.#work = this.#readOn(from, manner, last);
+    // Heard of in `done`, which may be waited for only later.
+    this.#work.catch(() => {});
   }
 
   /** Waits for what `read` started. */
