@@ -102,8 +102,9 @@ function clientIdRefusal(
   if (CONTROL_CHARACTER.test(clientId)) {
     return { code, reason: "the client id holds a control character" };
   }
-  // MQTT 5 assigns an id whatever the session; 3.1.1 has no way to tell it (3.1.1 3.1.3.1).
-  if (clientId === "" && level === 4 && !packet.cleanStart) {
+  // An id that the broker makes up is not one to come back under (02a section 10).
+  const kept = level === 4 ? !packet.cleanStart : (packet.sessionExpiry ?? 0) > 0;
+  if (clientId === "" && kept) {
     return { code, reason: "a session that is kept needs a client id" };
   }
   return undefined;
