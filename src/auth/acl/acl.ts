@@ -3,10 +3,9 @@ import type { Channel } from "../../config/configuration.ts";
 import type { PublishRates } from "../publish_rates.ts";
 import { type Channels, type ClientRules, GrantedRules } from "./client_rules.ts";
 import type { AclDocument, UserEntry } from "./document.ts";
-import { Grants, isForEverybody } from "./grants.ts";
+import { EntryGrants } from "./grants.ts";
 import { Pattern } from "./pattern.ts";
 import type { AclWorld } from "./read.ts";
-import type { Subject } from "./substitution.ts";
 
 export class Acl {
   readonly #channels: Channels;
@@ -15,8 +14,8 @@ export class Acl {
   readonly #exact = new Map<string, UserEntry>();
   /** Entries with a star, the most literal first. */
   readonly #open: readonly UserEntry[];
-  /** Of entries that read alike for all their clients. */
-  readonly #shared = new Map<UserEntry, Grants>();
+  /** Of the entries that some client has needed; a file may have one for every device. */
+  readonly #grants = new Map<UserEntry, EntryGrants>();
 
   /** `document` was read against the same world without a finding. */
   constructor(readonly document: AclDocument, world: AclWorld) {
@@ -24,9 +23,6 @@ export class Acl {
     this.broadRates = broadRates(world);
     for (const entry of document.entries) {
       if (entry.pattern.exact) this.#exact.set(entry.pattern.text, entry);
-      if (isForEverybody(entry)) {
-        this.#shared.set(entry, new Grants(entry, { user: "", clientId: undefined }));
-      }
     }
     this.#open = document.entries
       .filter(({ pattern }) => !pattern.exact)
@@ -48,17 +44,18 @@ export class Acl {
     return this.#exact.get(user) ?? this.#open.find(({ pattern }) => pattern.matches(user));
   }
 
-  /** `clientId` undefined: what can be said without it, for an explanation. */
-  grants(entry: UserEntry, subject: Subject): Grants {
-    return this.#shared.get(entry) ?? new Grants(entry, subject);
-  }
-
   /** What the client may do; made at a CONNECT and after a reload, asked from then on. */
   rules(user: string, clientId: string): ClientRules {
     const entry = this.entry(user);
     const subject = { user, clientId };
-    const grants = entry && this.grants(entry, subject);
+    const grants = entry && this.#grantsOf(entry).for(subject);
     return new GrantedRules(this.#channels, grants, this.rates(entry), entry, subject);
+  }
+
+  #grantsOf(entry: UserEntry): EntryGrants {
+    let grants = this.#grants.get(entry);
+    if (grants === undefined) this.#grants.set(entry, grants = new EntryGrants(entry));
+    return grants;
   }
 
   rates(entry: UserEntry | undefined): PublishRates {

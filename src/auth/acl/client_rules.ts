@@ -141,15 +141,15 @@ export class GrantedRules implements ClientRules {
   }
 
   denies(feature: Feature): boolean {
-    return this.grants !== undefined && this.grants.denies(feature);
+    return this.grants !== undefined && this.grants.entry.denies(feature);
   }
 
   get mayDisconnect(): boolean {
-    return this.grants !== undefined && this.grants.mayDisconnect;
+    return this.grants !== undefined && this.grants.entry.mayDisconnect;
   }
 
   get mayConnectAmqp(): boolean {
-    return this.grants !== undefined && this.grants.mayConnectAmqp;
+    return this.grants !== undefined && this.grants.entry.mayConnectAmqp;
   }
 }
 
