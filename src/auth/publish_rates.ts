@@ -12,6 +12,9 @@ export interface PublishRates {
   readonly bytesPerSecond: number | undefined;
 }
 
+/** The figure that refused a publish, by the name it has under `limits:`. */
+export type Exceeded = "publish_rate" | "publish_bytes";
+
 /**
  * Budgets kept at once, some 10 MiB of them: an id whose budget is the oldest when there are more gets a
  * whole one early. Ids are refilled in a second unless one large message put them far into deficit.
@@ -44,21 +47,25 @@ export class PublishBudgets {
   }
 
   /**
-   * Takes one message of `bytes` from the budget of `clientId`; false, with nothing taken, when it is
-   * over. A message larger than all bytes of a second passes while any are left, and is paid off later.
+   * Takes one message of `bytes` from the budget of `clientId`, or says which figure is exceeded and takes
+   * nothing. A message larger than all bytes of a second passes while any are left, and is paid off later.
    */
-  take(clientId: string, rates: PublishRates, bytes: number): boolean {
+  take(clientId: string, rates: PublishRates, bytes: number): Exceeded | undefined {
     const { messagesPerSecond, bytesPerSecond } = rates;
-    if (messagesPerSecond === undefined && bytesPerSecond === undefined) return true;
+    if (messagesPerSecond === undefined && bytesPerSecond === undefined) return undefined;
     const now = this.clock.monotonic();
     const budget = this.#budgets.get(clientId) ?? this.#begin(clientId, rates, now);
     budget.rates = rates;
     refill(budget, now);
-    if (messagesPerSecond !== undefined && budget.messages + 1 > messagesPerSecond) return false;
-    if (bytesPerSecond !== undefined && !fits(budget.bytes, bytes, bytesPerSecond)) return false;
+    if (messagesPerSecond !== undefined && budget.messages + 1 > messagesPerSecond) {
+      return "publish_rate";
+    }
+    if (bytesPerSecond !== undefined && !fits(budget.bytes, bytes, bytesPerSecond)) {
+      return "publish_bytes";
+    }
     budget.messages++;
     budget.bytes += bytes;
-    return true;
+    return undefined;
   }
 
   #begin(clientId: string, rates: PublishRates, now: number): Budget {
