@@ -170,6 +170,10 @@ export interface AppendStore extends RecordStore {
   removeMany(offsets: readonly Offset[]): Promise<Removed>;
   /** Lowest stored position; 0 when there is none. */
   lowestPosition(): Offset;
+  /** Readers with a stored position. */
+  positionCount(): number;
+  /** The stored positions, lowest offset first, then by reader: at most `max`. */
+  lowestPositions(max: number): Promise<readonly Position[]>;
   position(reader: string): Promise<Position | undefined>;
   savePosition(position: Position, urgency: Urgency): Promise<void>;
   /** True when there was one. */
@@ -184,6 +188,8 @@ export interface Scan {
 
 export interface LatestStore extends RecordStore {
   readonly kind: "latest";
+  /** Topics with a value or a stored deletion. */
+  size(): number;
   /** The value, a stored deletion (empty payload) included. */
   get(topic: string): Promise<StoredRecord | undefined>;
   /**
@@ -218,6 +224,18 @@ export interface Job extends StoredRecord {
   readonly attempts: number;
   /** 0n: never handed over. */
   readonly firstDelivered: Nanoseconds;
+  readonly lastDelivered: Nanoseconds;
+}
+
+/** A job as an operator sees it, without its payload. */
+export interface JobSketch {
+  readonly offset: Offset;
+  readonly topic: string;
+  /** Its receipt time. */
+  readonly storedAt: Nanoseconds;
+  /** Deliveries that were counted. */
+  readonly attempts: number;
+  /** 0n: never handed over. */
   readonly lastDelivered: Nanoseconds;
 }
 
@@ -261,6 +279,11 @@ export interface QueueStore extends RecordStore {
   heldSince(lease: Lease): number | undefined;
   /** Leases whose deadline passed. Never touches a disk. */
   expiredLeases(now: number): readonly Lease[];
+  /**
+   * Unresolved jobs, most attempts first, then lowest offset: at most `max`. Looks at every job and
+   * reads no payload; nothing is offered by it.
+   */
+  worst(max: number): Promise<readonly JobSketch[]>;
   /** The stored job of a current lease. */
   job(lease: Lease): Promise<Job | undefined>;
   /** Jobs not out with a worker: receipt time before `before`, or with no attempt left. At most `max`. */
@@ -416,9 +439,31 @@ export interface StoreSpec {
   readonly kind: StoreKind;
 }
 
+/** What closed a publish transaction (05 section 9, 61). */
+export type ClosedBy = "records" | "interval" | "commit" | "unbatched";
+
+/** What only a file has. */
+export interface FileStatistics {
+  /** Publish transactions since the start by what closed them, and the publish entries in them. */
+  readonly publishCommits: Readonly<Record<ClosedBy, number>>;
+  readonly publishRecords: number;
+  /** Most entries that one publish transaction takes; 0 where each has its own. */
+  readonly publishMost: number;
+  /** Milliseconds for which the oldest transaction that is not on the disk has waited; 0 for none. */
+  readonly unflushedMs: number;
+  /** The latest flush failed. */
+  readonly flushFailing: boolean;
+  /** Worker threads of the provider. */
+  readonly workers: number;
+}
+
 export interface ProviderStatistics {
   /** Bytes charged (memory) or of the file (sqlite). */
   readonly bytes: number;
+  /** Calls that failed since the start: transactions, reads and flushes; not a provider at its bound. */
+  readonly errors: number;
+  /** Undefined for a memory provider. */
+  readonly file: FileStatistics | undefined;
   /** Publish entries submitted and not yet settled, and their bytes. */
   readonly waitingEntries: number;
   readonly waitingBytes: number;

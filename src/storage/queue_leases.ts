@@ -3,6 +3,7 @@ import type {
   AppendStore,
   Backoff,
   Job,
+  JobSketch,
   Lease,
   Offer,
   QueueStore,
@@ -35,6 +36,8 @@ export interface JobRows extends RecordStore {
     from: Offset,
     max: number,
   ): Promise<readonly Job[]>;
+  /** As `QueueStore.worst`. */
+  worst(max: number): Promise<readonly JobSketch[]>;
   /** Rewrites a job's delivery history. `firstDelivered` is kept where the job has one already. */
   recordAttempt(offset: Offset, attempts: number, at: Nanoseconds): Promise<void>;
   /** Deletes a job; bytes and depth go down with it. */
@@ -318,6 +321,10 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
       expired.push({ offset, epoch: out.epoch });
     }
     return expired;
+  }
+
+  worst(max: number): Promise<readonly JobSketch[]> {
+    return this.rows.worst(max);
   }
 
   async job(lease: Lease): Promise<Job | undefined> {

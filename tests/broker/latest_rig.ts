@@ -138,6 +138,7 @@ class ObservedStore implements LatestStore {
   }
   next = () => this.inner.next();
   floor = () => this.inner.floor();
+  size = () => this.inner.size();
   get = (topic: string) => this.inner.get(topic);
   held: LatestStore["held"] = (...args) => this.inner.held(...args);
   releaseHold: LatestStore["releaseHold"] = (...args) => this.inner.releaseHold(...args);

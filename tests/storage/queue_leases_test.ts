@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type Job, StorageFailure } from "../../src/storage/contract.ts";
+import { type Job, type JobSketch, StorageFailure } from "../../src/storage/contract.ts";
 import type { Message, Offset, StoredRecord } from "../../src/storage/record.ts";
 import { type JobRows, QueueLeases } from "../../src/storage/queue_leases.ts";
 import { MOST_RETURNED_JOBS, ReturnedJobs } from "../../src/storage/returned_jobs.ts";
@@ -70,6 +70,9 @@ class GatedRows implements JobRows {
   }
   overdue(): Promise<readonly Job[]> {
     return this.#answer(this.jobs);
+  }
+  worst(): Promise<readonly JobSketch[]> {
+    return this.#answer([]);
   }
   recordAttempt(offset: Offset, attempts: number, at: bigint): Promise<void> {
     if (!this.failing) {

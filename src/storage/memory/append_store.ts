@@ -8,6 +8,7 @@ import {
   type Urgency,
   type Window,
 } from "../contract.ts";
+import { FirstFew } from "../first_few.ts";
 import { type Message, type Offset, recordSize, type StoredRecord } from "../record.ts";
 import type { ByteCount } from "./byte_count.ts";
 import { MemoryStore, overBound } from "./memory_store.ts";
@@ -154,6 +155,19 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
       if (lowest === 0 || offset < lowest) lowest = offset;
     }
     return lowest;
+  }
+
+  positionCount(): number {
+    return this.#positions.size;
+  }
+
+  lowestPositions(max: number): Promise<readonly Position[]> {
+    const lowest = new FirstFew<Position>(
+      max,
+      (a, b) => a.offset - b.offset || (a.reader < b.reader ? -1 : 1),
+    );
+    for (const position of this.#positions.values()) lowest.add(position);
+    return Promise.resolve(lowest.values());
   }
 
   position(reader: string): Promise<Position | undefined> {

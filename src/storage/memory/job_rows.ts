@@ -1,5 +1,6 @@
 import type { Nanoseconds } from "../../platform/clock.ts";
-import { type AppendStore, type Job, StorageFailure } from "../contract.ts";
+import { type AppendStore, type Job, type JobSketch, StorageFailure } from "../contract.ts";
+import { FirstFew } from "../first_few.ts";
 import type { JobRows } from "../queue_leases.ts";
 import {
   type Message,
@@ -88,6 +89,27 @@ export class MemoryJobRows extends MemoryStore implements JobRows {
       if (jobs.length >= max || looked < ENTRIES_A_TURN) return jobs;
       await nextTurn();
     }
+  }
+
+  async worst(max: number): Promise<readonly JobSketch[]> {
+    const worst = new FirstFew<Job>(max, (a, b) => b.attempts - a.attempts || a.offset - b.offset);
+    for (let from = 0;;) {
+      let looked = 0;
+      this.#jobs.walk(from, (job) => {
+        from = job.offset + 1;
+        worst.add(job);
+        return ++looked < ENTRIES_A_TURN;
+      });
+      if (looked < ENTRIES_A_TURN) break;
+      await nextTurn();
+    }
+    return worst.values().map(({ offset, message, attempts, lastDelivered }) => ({
+      offset,
+      topic: message.topic,
+      storedAt: message.timestamp,
+      attempts,
+      lastDelivered,
+    }));
   }
 
   recordAttempt(offset: Offset, attempts: number, at: Nanoseconds): Promise<void> {

@@ -19,6 +19,10 @@ export class MemoryLatestStore extends MemoryStore implements LatestStore {
   readonly kind = "latest";
   #values = new Map<string, StoredRecord>();
 
+  size(): number {
+    return this.#values.size;
+  }
+
   /** A latest store has no bound of its own (S177). */
   refusal(): StorageFailure | undefined {
     return undefined;

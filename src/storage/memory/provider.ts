@@ -282,6 +282,8 @@ export class MemoryProvider implements Provider {
   statistics(): ProviderStatistics {
     return {
       bytes: this.#count.used,
+      errors: 0,
+      file: undefined,
       waitingEntries: 0,
       waitingBytes: 0,
       commits: this.#entries,

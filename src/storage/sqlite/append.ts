@@ -111,6 +111,14 @@ export class SqliteAppend extends SqliteRecordStore implements AppendStore {
     return lowest;
   }
 
+  positionCount(): number {
+    return this.positions.size;
+  }
+
+  lowestPositions(max: number): Promise<readonly Position[]> {
+    return this.parts.reads.read({ op: "lowestPositions", store: this.state.index, max });
+  }
+
   position(reader: string): Promise<Position | undefined> {
     return this.parts.reads.read({ op: "position", store: this.state.index, reader });
   }

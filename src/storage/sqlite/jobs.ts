@@ -1,5 +1,5 @@
 import type { Nanoseconds } from "../../platform/clock.ts";
-import type { AppendStore, Job } from "../contract.ts";
+import type { AppendStore, Job, JobSketch } from "../contract.ts";
 import type { JobRows } from "../queue_leases.ts";
 import { type Message, type Offset, recordSize, type StoredRecord } from "../record.ts";
 import { SqliteAppend } from "./append.ts";
@@ -28,6 +28,10 @@ export class SqliteJobs extends SqliteRecordStore implements JobRows {
     return this.#jobs(
       await this.parts.reads.read({ op: "overdueJobs", store, before, spentAttempts, from, max }),
     );
+  }
+
+  worst(max: number): Promise<readonly JobSketch[]> {
+    return this.parts.reads.read({ op: "worstJobs", store: this.state.index, max });
   }
 
   async recordAttempt(offset: Offset, attempts: number, at: Nanoseconds): Promise<void> {

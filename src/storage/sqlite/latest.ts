@@ -12,6 +12,10 @@ const VALUES_PER_REMOVAL = 500;
 export class SqliteLatest extends SqliteRecordStore implements LatestStore {
   readonly kind = "latest";
 
+  size(): number {
+    return this.state.depth;
+  }
+
   async get(topic: string): Promise<StoredRecord | undefined> {
     const found = await this.parts.reads.read<PackedRecords>({
       op: "value",

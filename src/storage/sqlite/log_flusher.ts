@@ -1,4 +1,5 @@
 import { errorText, type Log } from "../../platform/log.ts";
+import type { Clock } from "../../platform/clock.ts";
 import type { Timer, Timers } from "../../platform/timers.ts";
 import { StorageFailure } from "../contract.ts";
 
@@ -15,6 +16,7 @@ export interface LogFlusherOptions {
   readonly file: SyncedFile;
   /** Milliseconds between flushes while something commits (S83). */
   readonly intervalMs: number;
+  readonly clock: Clock;
   readonly timers: Timers;
   readonly log: Log;
   /**
@@ -36,6 +38,10 @@ export class LogFlusher {
   #timer: Timer | undefined;
   #waiting: { readonly commit: number; then(failure: StorageFailure | undefined): void }[] = [];
   #failing = false;
+  /** Monotonic ms since when something committed has not been on the disk; undefined when all is. */
+  #unflushedSince: number | undefined;
+  /** The same for what a running flush does not cover. */
+  #newerSince: number | undefined;
   #closed = false;
 
   /** Flushes that failed since the start (`saguin_storage_errors_total`). */
@@ -46,6 +52,9 @@ export class LogFlusher {
   /** A transaction has committed. */
   committed(): void {
     this.#committed++;
+    const now = this.options.clock.monotonic();
+    this.#unflushedSince ??= now;
+    if (this.#running) this.#newerSince ??= now;
     this.#arm();
   }
 
@@ -54,6 +63,17 @@ export class LogFlusher {
     if (this.#flushed >= this.#committed && !this.#failing) return then(undefined);
     this.#waiting.push({ commit: this.#committed, then });
     this.#flush();
+  }
+
+  /** Milliseconds for which the oldest commit that is not on the disk has waited; 0 for none. */
+  get unflushedMs(): number {
+    if (this.#unflushedSince === undefined) return 0;
+    return this.options.clock.monotonic() - this.#unflushedSince;
+  }
+
+  /** The latest flush failed. */
+  get failing(): boolean {
+    return this.#failing;
   }
 
   close(): void {
@@ -87,10 +107,13 @@ export class LogFlusher {
 
   #ended(commit: number, error: unknown): void {
     this.#running = false;
+    const newerSince = this.#newerSince;
+    this.#newerSince = undefined;
     if (this.#closed) return;
     if (error === undefined) {
       this.#flushed = commit;
       this.#failing = false;
+      this.#unflushedSince = newerSince;
     } else this.#failed(error);
     const failure = error === undefined ? undefined : new StorageFailure(
       "failed",

@@ -167,6 +167,7 @@ export type Read =
     readonly end: Offset;
   }
   | { readonly op: "position"; readonly store: number; readonly reader: string }
+  | { readonly op: "lowestPositions"; readonly store: number; readonly max: number }
   | {
     readonly op: "hold";
     readonly store: number;
@@ -208,6 +209,7 @@ export type Read =
     readonly from: Offset;
     readonly max: number;
   }
+  | { readonly op: "worstJobs"; readonly store: number; readonly max: number }
   | { readonly op: "sessionPositions"; readonly after: readonly [channel: string, reader: string] }
   | {
     readonly op: "holds";

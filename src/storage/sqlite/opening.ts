@@ -38,6 +38,7 @@ export function openStore(request: OpenWriter): OpenedStore {
     database.prepare("COMMIT").run();
     for (const channel of channels.all()) {
       if (channel.kind === "queue") sumJobs(database, channel);
+      else if (channel.kind === "latest") countValues(database, channel);
     }
     const opened: Opened = {
       counters: countersOf(channels.all()),
@@ -101,6 +102,13 @@ function sumJobs(database: DatabaseSync, channel: StoredChannel): void {
     channel.depth++;
   }
   channel.committed.bytes = channel.bytes;
+  channel.committed.depth = channel.depth;
+}
+
+/** Counted once; afterwards every write that adds or removes a value says so (05 section 8.3). */
+function countValues(database: DatabaseSync, channel: StoredChannel): void {
+  const count = database.prepare("SELECT count(*) AS n FROM latest_values WHERE channel = ?");
+  channel.depth = Number(count.get(channel.name)!.n);
   channel.committed.depth = channel.depth;
 }
 

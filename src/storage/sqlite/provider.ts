@@ -217,6 +217,7 @@ export class SqliteProvider implements Provider {
       filePath,
       file: (options.openLog ?? openLog)(filePath + "-wal"),
       intervalMs: options.flushIntervalMs,
+      clock: options.clock,
       timers,
       log,
       recover: (done) =>
@@ -366,15 +367,25 @@ export class SqliteProvider implements Provider {
     this.#opened().writes.onceAccepting(resume);
   }
 
-  /** Transactions and flushes that failed since the start (`saguin_storage_errors_total`). */
+  /** Transactions, reads and flushes that failed since the start (`saguin_storage_errors_total`). */
   get errors(): number {
-    return this.#errors + (this.#open?.flusher.failures ?? 0);
+    const open = this.#open;
+    return this.#errors + (open?.flusher.failures ?? 0) + (open?.reads.failures ?? 0);
   }
 
   statistics(): ProviderStatistics {
-    const { writes } = this.#opened();
+    const { writes, flusher } = this.#opened();
     return {
       bytes: this.#pages * this.#pageSize,
+      errors: this.errors,
+      file: {
+        publishCommits: { ...writes.publishCommits },
+        publishRecords: writes.publishRecords,
+        publishMost: writes.publishMost,
+        unflushedMs: flusher.unflushedMs,
+        flushFailing: flusher.failing,
+        workers: this.#workers.length,
+      },
       waitingEntries: writes.waitingEntries,
       waitingBytes: writes.waitingBytes,
       commits: writes.commits,

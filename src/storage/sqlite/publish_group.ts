@@ -29,6 +29,11 @@ export class PublishGroup {
     return this.#entries.length;
   }
 
+  /** Entries that were turned away. */
+  get refused(): number {
+    return this.#refused?.size ?? 0;
+  }
+
   /** Rows to be written; 0 when every entry was turned away. */
   get rows(): number {
     return this.packer.rows;

@@ -129,7 +129,8 @@ export class PublishRows {
   set(channel: StoredChannel, row: Unpacker, retained: boolean): number {
     const empty = row.payload.byteLength === 0;
     if (empty && retained) {
-      this.#deleteValue.run(channel.name, row.topic);
+      this.channels.touch(channel);
+      channel.depth -= Number(this.#deleteValue.run(channel.name, row.topic).changes);
       return 0;
     }
     const values: Value[] = [
@@ -150,6 +151,7 @@ export class PublishRows {
     if (Number(replace.run(...values).changes) === 0) {
       if (empty) return 0;
       this.#insertValue.run(...values);
+      channel.depth++;
     }
     this.channels.touch(channel);
     return channel.next++;

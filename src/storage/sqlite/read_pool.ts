@@ -28,6 +28,8 @@ export interface ReadPoolOptions {
  * wait: each costs some 10 MB.
  */
 export class ReadPool {
+  /** Reads that failed since the start (`saguin_storage_errors_total`). */
+  failures = 0;
   #waiting = new Fifo<QueuedRead>();
   #idle: WorkerLink<ReaderRequest>[] = [];
   #started = 0;
@@ -108,6 +110,7 @@ export class ReadPool {
     worker.ask<Answer>({ ask: "read", read }, [], (answer, death) => {
       this.#running--;
       if (death === undefined) freed();
+      if (death !== undefined || !("value" in answer)) this.failures++;
       if (death !== undefined) {
         const text = `storage ${this.options.filePath}: a read worker ended: ${death.message}`;
         reject(this.#closed ?? new StorageFailure("failed", text));

@@ -1,5 +1,6 @@
-import type { DatabaseSync, StatementSync } from "node:sqlite";
+import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite";
 import { matches } from "../../topics/filter.ts";
+import type { JobSketch, Position } from "../contract.ts";
 import type { Offset } from "../record.ts";
 import type {
   JobsAnswer,
@@ -41,6 +42,7 @@ export class Reads {
   #window: StatementSync;
   #firstAtOrAfter: StatementSync;
   #position: StatementSync;
+  #lowestPositions: StatementSync;
   #hold: StatementSync;
   #oldest: StatementSync;
   #value: StatementSync;
@@ -48,6 +50,7 @@ export class Reads {
   #oldValues: StatementSync;
   #jobs: StatementSync;
   #overdueJobs: StatementSync;
+  #worstJobs: StatementSync;
   #sessionPositions: StatementSync;
   #holds: StatementSync;
   #amqp: AmqpReads | undefined;
@@ -72,6 +75,11 @@ export class Reads {
       "SELECT offset, expiry, last_seen FROM positions WHERE channel = ? AND reader = ?",
     );
     this.#position.setReadBigInts(true);
+    this.#lowestPositions = database.prepare(
+      "SELECT reader, offset, expiry, last_seen FROM positions WHERE channel = ? " +
+        "ORDER BY offset, reader LIMIT ?",
+    );
+    this.#lowestPositions.setReadBigInts(true);
     this.#hold = rows(
       `SELECT 0, ${messageColumns(FLAGS_SQL)} FROM held_publishes ` +
         "WHERE channel = ? AND client = ? AND packet = ?",
@@ -99,6 +107,11 @@ export class Reads {
       `${job} WHERE channel = ? AND offset >= ? AND ` +
         "(timestamp > 0 AND timestamp < ? OR attempts >= ?) ORDER BY offset LIMIT ?",
     );
+    this.#worstJobs = database.prepare(
+      "SELECT offset, topic, timestamp, attempts, last_delivered FROM queue_items " +
+        "WHERE channel = ? ORDER BY attempts DESC, offset LIMIT ?",
+    );
+    this.#worstJobs.setReadBigInts(true);
     this.#sessionPositions = database.prepare(
       "SELECT channel, reader, offset, expiry, last_seen FROM positions " +
         "WHERE (channel, reader) > (?, ?) AND reader LIKE 'mqtt:%' " +
@@ -125,14 +138,10 @@ export class Reads {
       }
       case "position": {
         const row = this.#position.get(this.channels[read.store], read.reader);
-        if (row === undefined) return undefined;
-        return {
-          reader: read.reader,
-          offset: exact(row.offset),
-          expiry: Number(row.expiry),
-          lastSeen: row.last_seen,
-        };
+        return row === undefined ? undefined : positionOf({ ...row, reader: read.reader });
       }
+      case "lowestPositions":
+        return this.#lowestPositions.all(this.channels[read.store], read.max).map(positionOf);
       case "hold":
         return packOne(
           this.#hold.get(this.channels[read.store], read.clientId, read.packetId),
@@ -165,13 +174,18 @@ export class Reads {
           read.spentAttempts,
           read.max,
         ], Infinity);
+      case "worstJobs":
+        return this.#worstJobs.all(this.channels[read.store], read.max).map((row) => ({
+          offset: exact(row.offset),
+          topic: row.topic,
+          storedAt: row.timestamp,
+          attempts: Number(row.attempts),
+          lastDelivered: row.last_delivered,
+        } as JobSketch));
       case "sessionPositions":
         return this.#sessionPositions.all(...read.after, ROWS_PER_PAGE).map((row) => ({
           channel: row.channel,
-          reader: row.reader,
-          offset: exact(row.offset),
-          expiry: Number(row.expiry),
-          lastSeen: row.last_seen,
+          ...positionOf(row),
         } as StoredPosition));
       case "holds":
         return this.#holds.all(...read.after, ROWS_PER_PAGE).map((row) => ({
@@ -265,6 +279,15 @@ export class Reads {
       lastDelivered: rows.map((row) => BigInt(row[HISTORY + 2] as string)),
     };
   }
+}
+
+function positionOf(row: Record<string, SQLOutputValue>): Position {
+  return {
+    reader: row.reader as string,
+    offset: exact(row.offset),
+    expiry: Number(row.expiry),
+    lastSeen: row.last_seen as bigint,
+  };
 }
 
 function packOne(row: unknown): PackedRecords {

@@ -11,7 +11,7 @@ export class StoredChannel {
   floor: Offset;
   /** Sum of record sizes; of a latest store always 0 (S177). */
   bytes: number;
-  /** Jobs of a queue. */
+  /** Jobs of a queue; topics of a latest store. */
   depth = 0;
   committed: { next: Offset; floor: Offset; bytes: number; depth: number };
   changed = false;

@@ -1,5 +1,5 @@
 import type { Timer, Timers } from "../../platform/timers.ts";
-import { type PublishEntry, StorageFailure, type Urgency } from "../contract.ts";
+import { type ClosedBy, type PublishEntry, StorageFailure, type Urgency } from "../contract.ts";
 import { applyCounters, type ChannelState } from "./channel_state.ts";
 import { Fifo } from "./fifo.ts";
 import type {
@@ -95,11 +95,26 @@ export class WriteQueue {
   waitingBytes = 0;
   commits = 0;
   entries = 0;
+  /** Publish transactions by what closed them, and the entries they stored. */
+  readonly publishCommits: Record<ClosedBy, number> = {
+    records: 0,
+    interval: 0,
+    commit: 0,
+    unbatched: 0,
+  };
+  publishRecords = 0;
   accepting = true;
   #onceAccepting: (() => void)[] = [];
   #groupsUnanswered = 0;
 
   constructor(private readonly options: WriteQueueOptions) {}
+
+  /** Most entries of one publish transaction; 0 where each has its own. */
+  get publishMost(): number {
+    const { publishCommit } = this.options;
+    if (publishCommit.kind === "each") return 0;
+    return publishCommit.kind === "interval" ? publishCommit.maxRecords : ENTRIES_PER_GROUP;
+  }
 
   submit(entry: PublishEntry): void {
     if (this.#closed !== undefined) {
@@ -272,19 +287,24 @@ export class WriteQueue {
     this.#intervalTimer = undefined;
     this.#intervalIsOver = this.#closed !== undefined;
     const group = new PublishGroup(this.#packer);
-    const { publishCommit } = this.options;
-    const most = publishCommit.kind === "each"
-      ? 1
-      : publishCommit.kind === "interval"
-      ? publishCommit.maxRecords
-      : ENTRIES_PER_GROUP;
+    const { kind } = this.options.publishCommit;
+    const most = this.publishMost || 1;
     let bytes = 0;
+    let full = false;
     for (let entry = this.#publishes.peek(); entry !== undefined; entry = this.#publishes.peek()) {
-      if (group.length >= most || group.length > 0 && bytes + entry.bytes > BYTES_PER_GROUP) break;
+      full = group.length > 0 && bytes + entry.bytes > BYTES_PER_GROUP;
+      if (group.length >= most || full) break;
       this.#publishes.shift();
       bytes += entry.bytes;
       group.add(entry);
     }
+    const closedBy = kind === "each"
+      ? "unbatched"
+      : full || group.length >= most
+      ? "records"
+      : kind === "interval"
+      ? "interval"
+      : "commit";
     this.#signal();
     if (group.rows === 0) {
       this.#settleGroup(group, bytes, undefined, undefined);
@@ -300,8 +320,11 @@ export class WriteQueue {
       }
       const { failure, counters, sizes } = answer;
       applyCounters(this.options.states, counters);
-      if (failure === undefined) this.#committed(sizes, group.length);
-      else this.options.failed(failure);
+      if (failure === undefined) {
+        this.#committed(sizes, group.length);
+        this.publishCommits[closedBy]++;
+        this.publishRecords += group.length - group.refused - (answer.failures?.size ?? 0);
+      } else this.options.failed(failure);
       const refusal = failure && new StorageFailure(failure.kind, failure.text);
       const { answerable } = this.options;
       if (refusal !== undefined || answerable === undefined) {

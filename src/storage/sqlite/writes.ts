@@ -300,6 +300,8 @@ export class Writes {
         | undefined;
       if (row?.offset !== offset) continue;
       this.#deleteValue.run(channel.name, topic);
+      this.channels.touch(channel);
+      channel.depth--;
       removed++;
       freed += storedSize(row);
     }

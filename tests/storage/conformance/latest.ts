@@ -40,6 +40,31 @@ export function latestScript(subject: Subject): void {
     assert.equal(await values(store, "#", { deletions: true }), "a=4@4 b=2@2");
   });
 
+  Deno.test(`${name}: 05 8.3 topics are counted as values come and go, deletions included`, async () => {
+    await using opened = await subject.open();
+    const { provider } = opened;
+    const store = provider.latest("state");
+    const kept = provider.latest(RETAINED);
+    await submit(provider, [set(store, message("a", "1"))]);
+    await submit(provider, [set(store, message("b", "1"))]);
+    await submit(provider, [set(store, message("a", "2"))]);
+    assert.equal(store.size(), 2);
+    await submit(provider, [set(store, message("a", ""))]);
+    await submit(provider, [set(store, message("nothing", ""))]);
+    assert.equal(store.size(), 2, "a stored deletion is still a topic's");
+    await store.removeMany([{ topic: "a", offset: 4 }, { topic: "b", offset: 99 }]);
+    assert.equal(store.size(), 1);
+    for (const topic of ["r", "s"]) await submit(provider, [retained(kept, message(topic, "1"))]);
+    await submit(provider, [retained(kept, message("r", ""))]);
+    await submit(provider, [retained(kept, message("never", ""))]);
+    assert.equal(kept.size(), 1);
+    await opened.restart();
+    assert.equal(opened.provider.latest("state").size(), 1);
+    assert.equal(opened.provider.latest(RETAINED).size(), 1);
+    await opened.provider.latest("state").trim(1_800_000_000_000_000_000n, 0n);
+    assert.equal(opened.provider.latest("state").size(), 0);
+  });
+
   Deno.test(`${name}: D13.14 a scan answers what its filter matches, at or above the mark, in pages`, async () => {
     await using opened = await subject.open();
     const store = opened.provider.latest("state");

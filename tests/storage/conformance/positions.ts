@@ -61,6 +61,29 @@ export function positionsScript(subject: Subject): void {
     assert.equal((await events.position("bridge:up"))?.offset, 1);
   });
 
+  Deno.test(`${name}: 05 7.3 positions are counted, and listed from the one furthest behind`, async () => {
+    await using opened = await subject.open();
+    await fill(opened.provider);
+    const store = opened.provider.append("events");
+    assert.equal(store.positionCount(), 0);
+    assert.deepEqual(await store.lowestPositions(10), []);
+    for (const [reader, offset] of [["d", 4], ["b", 9], ["c", 2], ["a", 4]] as const) {
+      await store.savePosition(at(sessionReader(reader), offset, 60, 7n), "connected");
+    }
+    await opened.provider.append("audit").savePosition(at("bridge:up", 1, 0, 0n), "connected");
+    assert.equal(store.positionCount(), 4);
+    const lowest = await store.lowestPositions(3);
+    assert.deepEqual(lowest.map(({ reader }) => reader), ["mqtt:c", "mqtt:a", "mqtt:d"]);
+    assert.deepEqual(lowest[0], at("mqtt:c", 2, 60, 7n));
+    await store.savePosition(at(sessionReader("c"), 10), "connected");
+    await store.dropPosition(sessionReader("d"), "connected");
+    assert.equal(store.positionCount(), 3);
+    assert.deepEqual(
+      (await store.lowestPositions(10)).map(({ reader }) => reader),
+      ["mqtt:a", "mqtt:b", "mqtt:c"],
+    );
+  });
+
   Deno.test(`${name}: S38 positions outlive a graceful stop`, async () => {
     await using opened = await subject.open();
     await fill(opened.provider);

@@ -46,6 +46,32 @@ export function queueScript(subject: Subject): void {
     assert.equal(await shown(queue), "none");
   });
 
+  Deno.test(`${name}: 05 7.5 jobs are listed from the most attempts on, and none is taken by it`, async () => {
+    await using opened = await subject.open();
+    const queue = await enqueue(opened.provider, "a", "b", "c", "d");
+    for (const attempts of [1, 2]) {
+      const [first, second] = [await take(queue, attempts), await take(queue, attempts)];
+      await queue.lease(second, AT + BigInt(attempts), 100);
+      await queue.release(second, { spend: true, at: AT, gapFrom: -Infinity });
+      await queue.release(first, { spend: false, at: AT, gapFrom: -Infinity });
+    }
+    const worst = await queue.worst(3);
+    assert.deepEqual(worst.map(({ offset, attempts }) => [offset, attempts]), [[2, 2], [1, 0], [
+      3,
+      0,
+    ]]);
+    assert.deepEqual(worst[0], {
+      offset: 2,
+      topic: "t",
+      storedAt: AT,
+      attempts: 2,
+      lastDelivered: AT + 2n,
+    });
+    assert.equal(worst[1].lastDelivered, 0n);
+    assert.equal((await queue.worst(10)).length, 4);
+    assert.equal(await shown(queue, 3), "a#1");
+  });
+
   Deno.test(`${name}: D14.14 an answer before the PUBACK resolves, or counts its attempt once`, async () => {
     await using opened = await subject.open();
     const queue = await enqueue(opened.provider, "a", "b");

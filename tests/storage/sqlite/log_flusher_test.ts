@@ -9,7 +9,8 @@ const INTERVAL_MS = 150;
 /** A flusher over a disk the test plays: each flush waits until it is ended. */
 class Rig {
   now = 0;
-  readonly timers = new HeapTimers({ monotonic: () => this.now, wall: () => 0n }, (error) => {
+  readonly clock = { monotonic: () => this.now, wall: () => 0n };
+  readonly timers = new HeapTimers(this.clock, (error) => {
     throw error;
   });
   readonly log = new RecordedLog();
@@ -27,6 +28,7 @@ class Rig {
       close() {},
     },
     intervalMs: INTERVAL_MS,
+    clock: this.clock,
     timers: this.timers,
     log: this.log,
     recover: (done) => this.recoveries.push(done),
@@ -112,5 +114,30 @@ Deno.test("S85 every failed flush is counted, one line opens a streak, and each 
   await rig.end(new Error("again"));
   assert.equal(rig.log.lines.length, 2);
   assert.equal(rig.flusher.failures, 3);
+  rig.stop();
+});
+
+Deno.test("05 9 the age of what is not on the disk: from the oldest commit that no flush covers", async () => {
+  const rig = new Rig();
+  assert.equal(rig.flusher.unflushedMs, 0);
+  rig.flusher.committed();
+  rig.pass(100);
+  rig.flusher.committed();
+  assert.equal(rig.flusher.unflushedMs, 100);
+  rig.pass(INTERVAL_MS - 100);
+  rig.pass(10);
+  rig.flusher.committed();
+  rig.pass(20);
+  assert.equal(rig.flusher.unflushedMs, INTERVAL_MS + 30);
+  await rig.end();
+  assert.equal(rig.flusher.unflushedMs, 20, "what came during the flush waits for the next one");
+  rig.pass(INTERVAL_MS);
+  await rig.end(new Error("the disk is gone"));
+  assert.ok(rig.flusher.failing);
+  assert.equal(rig.flusher.unflushedMs, INTERVAL_MS + 20);
+  rig.pass(INTERVAL_MS);
+  rig.recoveries.shift()!(true);
+  assert.ok(!rig.flusher.failing);
+  assert.equal(rig.flusher.unflushedMs, 0);
   rig.stop();
 });

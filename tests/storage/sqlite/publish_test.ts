@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import type { Hold, PublishRow, StorageFailure, StoreSpec } from "../../../src/storage/contract.ts";
+import type { PublishCommit } from "../../../src/storage/sqlite/write_queue.ts";
 import { appendRow, inTempDir, message, publish, withProvider } from "./support/provider.ts";
 
 const SPECS: StoreSpec[] = [
@@ -228,5 +229,56 @@ Deno.test("S44 S94 S95 times, headers and properties are stored as an operator r
         },
         { unset: 0, headers: null, props: null },
       ]);
+    })
+  ));
+
+Deno.test("05 9 publish transactions are counted by what closed them, with the entries they stored", () => {
+  const counted = (publishCommit: PublishCommit, publishes: number) =>
+    inTempDir((file) =>
+      withProvider(file, SPECS, async ({ provider }) => {
+        const store = provider.append("readings");
+        const each = () => publish(provider, appendRow(store, message("t", "x")));
+        await Promise.all(Array.from({ length: publishes }, each));
+        await store.savePosition(
+          { reader: "bridge:up", offset: 1, expiry: 0, lastSeen: 0n },
+          "connected",
+        );
+        const { publishCommits, publishRecords, publishMost } = provider.statistics().file!;
+        result = { ...publishCommits, stored: publishRecords, most: publishMost };
+      }, { publishCommit })
+    );
+  let result: Record<string, number> = {};
+  const none = { records: 0, interval: 0, commit: 0, unbatched: 0 };
+  return (async () => {
+    await counted({ kind: "collecting" }, 300);
+    assert.deepEqual(result, { ...none, records: 1, commit: 1, stored: 300, most: 256 });
+    await counted({ kind: "each" }, 3);
+    assert.deepEqual(result, { ...none, unbatched: 3, stored: 3, most: 0 });
+    await counted({ kind: "interval", intervalMs: 20, maxRecords: 4 }, 6);
+    assert.deepEqual(result, { ...none, records: 1, interval: 1, stored: 6, most: 4 });
+  })();
+});
+
+Deno.test("05 9 what a bound or SQLite turned away is no stored entry, and a failed read is an error", () =>
+  inTempDir((file) =>
+    withProvider(file, SPECS, async ({ provider }) => {
+      const store = provider.append("readings");
+      const alarms = provider.append("alarms");
+      const held: PublishRow = { kind: "hold", store: alarms, hold: hold(7), offset: 0 };
+      await publish(provider, held);
+      store.setMaxBytes(20);
+      const outcomes = await Promise.all([
+        publish(provider, appendRow(alarms, message("t", "x"))),
+        publish(provider, appendRow(store, message("t", "y".repeat(100)))),
+        publish(provider, { ...held, hold: hold(7) }),
+      ]);
+      assert.equal(kinds(outcomes), "stored full failed");
+      assert.equal(provider.statistics().file!.publishRecords, 2);
+      const { errors } = provider.statistics();
+      const database = new DatabaseSync(file);
+      database.prepare("DROP TABLE queue_items").run();
+      database.close();
+      await assert.rejects(provider.queue("jobs").worst(1));
+      assert.equal(provider.statistics().errors, errors + 1);
     })
   ));
