@@ -285,8 +285,9 @@ export class MqttConnection implements Requester {
       reasonString: refusal.reason,
     });
     this.#state = "closing";
-    await this.#output.flushed();
-    this.link.close();
+    // The reader may come to its end before this does.
+    this.#goodbye = this.#output.flushed();
+    await this.#goodbye;
   }
 
   // ---------------------------------------------------------------------------------------- ending
