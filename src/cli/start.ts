@@ -13,6 +13,7 @@ import { HeapTimers } from "../platform/timers.ts";
 import { REVISION, VERSION } from "../version.ts";
 import { removePidFile, writePidFile } from "./pid_file.ts";
 import { makeProviders } from "./providers.ts";
+import { reload, reloadDoor, reloadLogLevel } from "./reload.ts";
 
 /** How long connections have to take their last packet when the broker stops. */
 const GOODBYE_MS = 2_000;
@@ -53,8 +54,9 @@ export async function startBroker(
     ackCommitIntervalMs: configuration.session.ackCommitIntervalMs,
     drain: new AckDrain(configuration.session.ackCommitIntervalMs, timers, log),
   };
-  const stop = new StopSignal(log);
   const doors = configuration.mqtt.doors.map((door) => new Door(door));
+  const parts = [...doors.map(reloadDoor), reloadLogLevel(log, configuration)];
+  const stop = new StopSignal(log, () => reload(configuration.file, parts, log));
   try {
     for (const door of doors) door.bind();
     const providers = makeProviders(configuration, {
@@ -115,15 +117,12 @@ class StopSignal {
   #stopping = false;
   readonly #handlers: [Deno.Signal, () => void][];
 
-  constructor(private readonly log: Log) {
+  constructor(private readonly log: Log, reload: () => void) {
     this.requested = new Promise((resolve) => this.#resolve = resolve);
     this.#handlers = [
       ["SIGTERM", () => this.#stop()],
       ["SIGINT", () => this.#stop()],
-      [
-        "SIGHUP",
-        () => this.log.warn("SIGHUP does nothing yet: a change of configuration needs a restart"),
-      ],
+      ["SIGHUP", reload],
       ["SIGUSR1", () => this.#userSignal()],
     ];
   }

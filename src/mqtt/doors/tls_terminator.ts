@@ -69,15 +69,18 @@ export class TlsTerminator {
         resolve({ refused });
       };
       const failed = (error: unknown) => refuse(errorText(error));
-      const closed = () => refuse("the connection ended during the handshake");
+      // What ended it, where it was the handshake itself, is said just after.
+      const ended = () => void setImmediate(refuse, "the connection ended during the handshake");
       below.on("error", failed);
-      below.on("close", closed);
+      below.on("end", ended);
+      below.on("close", ended);
       // The server's events do not say which connection they are about, so each connection is given to
       // a stand-in that inherits everything but where its events go.
       const server = Object.create(this.#server) as Server;
       server.emit = (event: string | symbol, ...about: unknown[]): boolean => {
         if (event === "secureConnection") {
-          below.off("close", closed);
+          below.off("end", ended);
+          below.off("close", ended);
           resolve(this.#admit(about[0] as TLSSocket, below, verified));
         } else if (event === "tlsClientError") refuse(failure(about[0], about[1]));
         return true;
