@@ -17,7 +17,7 @@ import type { ClientLink } from "./link.ts";
 import { BroadcastLog } from "./log.ts";
 import { Publisher, type PublishRequest } from "./publish.ts";
 import { PublishRates } from "./rates.ts";
-import type { ReasonCode, Refusal } from "./reason.ts";
+import { Reason, type ReasonCode, type Refusal, refusalName } from "./reason.ts";
 import type { Parts } from "./parts.ts";
 import { Restoration } from "./restore.ts";
 import { type Channel, type Placement, Routes } from "./routes.ts";
@@ -261,6 +261,39 @@ export class Broker {
     return link !== undefined;
   }
 
+  // ------------------------------------------------------------------------ what operations asks for
+
+  /** Every channel, in no order that means anything. */
+  get channels(): readonly Channel[] {
+    return this.#channels;
+  }
+
+  /** By name; those that something is kept in. */
+  get providers(): ReadonlyMap<string, Provider> {
+    return this.#providers;
+  }
+
+  get willsWaiting(): number {
+    return this.#wills.waiting;
+  }
+
+  /**
+   * Resolves once every publish that was there before has been taken into the pipeline: the turn of
+   * the event loop is the one place that all of them pass, and nothing holds it across a disk.
+   */
+  publishTurn(): Promise<void> {
+    return new Promise((resolve) => setTimeout(resolve, 0));
+  }
+
+  /** Counts and lists a connection that was refused at its CONNECT, or ended for a refusal. */
+  refusedConnection(clientId: string, user: string, refusal: Omit<Refusal, "reason">): void {
+    if (NO_REFUSALS.has(refusal.code)) return;
+    const { counters, clock, limits } = this.context;
+    const name = refusalName(refusal);
+    counters.connectionsRefused.add(name);
+    counters.refusedClients.add(clientId, user, name, clock.wall(), limits.maxTopicLength);
+  }
+
   /** Tells every connected client, and stores every session. Doors have stopped accepting. */
   async stopSessions(): Promise<void> {
     this.#sweeps.stop();
@@ -291,6 +324,14 @@ export class Broker {
     }
   }
 }
+
+/** Endings that refuse nothing that the client did (05 section 16). */
+const NO_REFUSALS: ReadonlySet<ReasonCode> = new Set([
+  Reason.ServerShuttingDown,
+  Reason.KeepAliveTimeout,
+  Reason.SessionTakenOver,
+  Reason.AdministrativeAction,
+]);
 
 const HUNG_UP = { code: 0x98 as ReasonCode, reason: "hung up by an administrator" };
 

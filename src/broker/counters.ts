@@ -1,3 +1,5 @@
+import { PositionLosses } from "./losses.ts";
+import { RefusedClients } from "./refusals.ts";
 import type { ReasonCode } from "./reason.ts";
 
 /** Counts by a label whose values the broker chooses, never a client. */
@@ -21,8 +23,8 @@ export class LabelledCounter<Label extends string | number> {
 export type DropCause =
   | "session_queue_full"
   | "storage_full"
-  | "expired"
   | "no_shared_member"
+  | "packet_ids_exhausted"
   | "too_large";
 
 /** Why a delivery on a shared group's list never reached a member. */
@@ -31,7 +33,8 @@ export type ShareDropCause =
   | "no_member_left"
   | "expired"
   | "storage_full"
-  | "member_ended";
+  | "member_ended"
+  | "not_authorized";
 
 /** What made a Will be published. */
 export type WillCause = "immediate" | "delayed" | "session_ended" | "start";
@@ -41,15 +44,34 @@ export type SessionDropCause = "storage_full" | "expired_while_stopped" | "subsc
 
 /** Plain counters in objects, rendered when somebody asks; nothing but an increment on a hot path. */
 export class Counters {
-  published = 0;
+  /** CONNACKs that accepted. */
+  connections = 0;
+  /** CONNECTs of MQTT 5 that asked for a longer session than `limits.max_session_expiry`. */
+  sessionExpiryShortened = 0;
+  /** Sessions brought back at the start and kept. */
+  sessionsRestored = 0;
+  /** Bytes of MQTT packets, in and out. */
+  bytesReceived = 0;
+  bytesSent = 0;
+  /** PUBLISH packets of clients, refused ones included. */
+  publishesReceived = 0;
+  /** Broadcasts accepted; what goes into a channel is counted by the channel. */
+  broadcastPublished = 0;
+  /** Those of them that no subscription matched. */
+  broadcastUnmatched = 0;
   delivered = 0;
   /** QoS 0 deliveries a slow subscriber did not take. */
   deliveriesDropped = 0;
-  readonly publishRefused = new LabelledCounter<ReasonCode>();
+  /** Deliveries given up before they were sent because their Message Expiry Interval was over. */
+  deliveriesExpired = 0;
+  /** By `refusalName`. */
+  readonly publishRefused = new LabelledCounter<string>();
   /** Publishes over `publish_rate` or `publish_bytes`; not among `publishRefused`. */
   publishRateExceeded = 0;
   readonly subscriptionsRefused = new LabelledCounter<ReasonCode>();
+  /** By `refusalName`. */
   readonly connectionsRefused = new LabelledCounter<string>();
+  readonly refusedClients = new RefusedClients();
   readonly sessionDeliveriesDropped = new LabelledCounter<DropCause>();
   /** Deliveries placed on lists of shared groups, handed to members from there, and dropped there. */
   sharesHeld = 0;
@@ -57,10 +79,9 @@ export class Counters {
   readonly sharesDropped = new LabelledCounter<ShareDropCause>();
   readonly storageErrors = new LabelledCounter<string>();
   readonly sessionsDropped = new LabelledCounter<SessionDropCause>();
-  queueRetainIgnored = 0;
   qos2Abandoned = 0;
   readonly willsPublished = new LabelledCounter<WillCause>();
   /** Wills withdrawn by a client that came back within its delay. */
   willsCancelled = 0;
-  positionsOvertaken = 0;
+  readonly positionLosses = new PositionLosses();
 }

@@ -136,7 +136,7 @@ export class ExactlyOnce {
 
   #message(session: Session, request: PublishRequest, channel: Channel | undefined): Message {
     if (channel === undefined) return this.publisher.broadcastMessage(request, session.clientId);
-    if (channel.kind === "queue" && request.retain) this.context.counters.queueRetainIgnored++;
+    if (channel.kind === "queue" && request.retain) channel.retainIgnored++;
     const retain = request.retain && channel.kind !== "queue";
     return this.publisher.channelMessage(request, session.clientId, retain);
   }
@@ -208,6 +208,7 @@ export class ExactlyOnce {
       code: Reason.QuotaExceeded,
       reason:
         `more unfinished QoS 2 publishes than broker.qos2.max_inflight_per_client (${maxInflightPerClient})`,
+      counted: "inflight allowance exceeded",
     };
   }
 
@@ -258,7 +259,6 @@ export class ExactlyOnce {
     await this.#ahead(session, exchange);
     const record = await place.store.releaseHold(session.clientId, packetId);
     if (record === undefined) return Reason.PacketIdentifierNotFound;
-    this.context.counters.published++;
     const { offset, message } = record;
     if (place.channel === undefined) this.publisher.releasedBroadcast(offset, message);
     else this.publisher.releasedRecord(place.channel, offset, message);

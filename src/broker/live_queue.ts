@@ -77,7 +77,7 @@ export class LiveQueue implements Source {
     const hasExpiry = message.properties.messageExpiry !== undefined;
     const now = hasExpiry ? context.clock.wall() : 0n;
     if (hasExpiry && isExpired(message, now)) {
-      context.counters.sessionDeliveriesDropped.add("expired");
+      context.counters.deliveriesExpired++;
       return;
     }
     const delivery = {

@@ -117,7 +117,8 @@ export class LogReader implements Source, Debt {
     const grant = session.grant(message);
     const now = message.properties.messageExpiry === undefined ? 0n : this.#context.clock.wall();
     if (grant === undefined || (now !== 0n && isExpired(message, now))) {
-      this.#let(this.#take(), grant === undefined ? undefined : "expired");
+      if (grant !== undefined) this.#context.counters.deliveriesExpired++;
+      this.#let(this.#take(), undefined);
       return "handed";
     }
     const qos = Math.min(grant.qos, message.qos) as 0 | 1 | 2;

@@ -66,7 +66,7 @@ export class ChannelPublication implements PublishEntry {
       this.publisher.failed(topic, clientId, this.answerer, this.token, failure);
       return;
     }
-    this.publisher.stored(this.answerer, this.token);
+    this.publisher.stored(this.channel, this.answerer, this.token);
     reportRecord(this.channel, row.offset, row.message);
   }
 }
@@ -87,6 +87,8 @@ abstract class LoggedPublication {
     private readonly token: number,
   ) {}
 
+  /** Undefined for a broadcast. */
+  protected abstract readonly destination: Channel | undefined;
   /** The row whose failure refuses the publish; undefined when only the log keeps it. */
   protected abstract readonly required: Row | undefined;
   /** Undefined when nobody is owed it. */
@@ -159,7 +161,7 @@ abstract class LoggedPublication {
       publisher.failed(topic, clientId, this.answerer, this.token, this.#failure);
       return;
     }
-    publisher.stored(this.answerer, this.token);
+    publisher.stored(this.destination, this.answerer, this.token);
     this.answered((this.logRow?.offset ?? 0) > 0);
   }
 }
@@ -169,11 +171,13 @@ abstract class LoggedPublication {
  * where the flag is set, and whoever gets it live.
  */
 export class BroadcastPublication extends LoggedPublication {
+  protected readonly destination = undefined;
   protected readonly required: Row | undefined;
   protected readonly logRow: LogRow | undefined;
   readonly #audience: Audience;
   readonly #debts: readonly Debt[];
   readonly #liveGroups: readonly ShareGroup[];
+  readonly #unmatched: boolean;
 
   constructor(
     publisher: Publisher,
@@ -186,6 +190,7 @@ export class BroadcastPublication extends LoggedPublication {
     super(publisher, message, answerer, token);
     const { broadcast, log, retained } = publisher.destinations;
     this.#audience = broadcast.audience(message, subscribers);
+    this.#unmatched = subscribers.length === 0 && groups.length === 0;
     const { debts } = this.#audience;
     const holding = groups.filter((group) => group.holds(message));
     this.#debts = holding.length === 0 ? debts : [...debts, ...holding];
@@ -206,6 +211,7 @@ export class BroadcastPublication extends LoggedPublication {
 
   protected answered(logged: boolean): void {
     const { broadcast, log } = this.publisher.destinations;
+    if (this.#unmatched) this.publisher.countUnmatched();
     if (logged) log.recorded(this.logRow!.offset, this.message, this.#debts);
     broadcast.deliver(this.message, this.#audience.live);
     if (this.#liveGroups.length === 0) return;
@@ -216,19 +222,21 @@ export class BroadcastPublication extends LoggedPublication {
 
 /** A channel record that shared groups get too: through the log where they hold messages (D9.5). */
 export class GroupedPublication extends LoggedPublication {
+  protected readonly destination: Channel;
   protected readonly required: Row;
   protected readonly logRow: LogRow | undefined;
   readonly #holding: readonly ShareGroup[];
 
   constructor(
     publisher: Publisher,
-    private readonly channel: Channel,
+    channel: Channel,
     message: Message,
     private readonly groups: readonly ShareGroup[],
     answerer: Answerer,
     token: number,
   ) {
     super(publisher, message, answerer, token);
+    this.destination = channel;
     this.required = channelRow(channel, message);
     this.#holding = groups.filter((group) => group.holds(message));
     this.logRow = this.#holding.length === 0
@@ -237,7 +245,7 @@ export class GroupedPublication extends LoggedPublication {
   }
 
   protected requiredStored(): void {
-    reportRecord(this.channel, this.required.offset, this.message);
+    reportRecord(this.destination, this.required.offset, this.message);
   }
 
   protected lost(): void {

@@ -29,7 +29,7 @@ import {
   GroupedPublication,
   reportRecord,
 } from "./publications.ts";
-import { Reason, type Refusal } from "./reason.ts";
+import { Reason, type Refusal, refusalName } from "./reason.ts";
 import type { Channel, Routes } from "./routes.ts";
 import type { ShareGroup } from "./share/group.ts";
 import type { Shares } from "./share/shares.ts";
@@ -191,7 +191,7 @@ export class Publisher {
     answerer: Answerer,
     token: number,
   ): void {
-    if (channel.kind === "queue" && request.retain) this.context.counters.queueRetainIgnored++;
+    if (channel.kind === "queue" && request.retain) channel.retainIgnored++;
     const retain = request.retain && channel.kind !== "queue";
     const message = this.channelMessage(request, clientId, retain);
     const groups = this.#groupsOver(channel, message.topic);
@@ -217,7 +217,8 @@ export class Publisher {
     const subscribers = broadcast.subscribers(request.topic);
     const groups = shares.matching(request.topic);
     if (subscribers.length === 0 && groups.length === 0 && !request.retain) {
-      return this.stored(answerer, token);
+      this.countUnmatched();
+      return this.stored(undefined, answerer, token);
     }
     const message = this.broadcastMessage(request, clientId);
     new BroadcastPublication(this, message, subscribers, groups, answerer, token).submit();
@@ -233,8 +234,11 @@ export class Publisher {
   /** A released broadcast is a record of the log already: it is owed and delivered (D5.13). */
   releasedBroadcast(offset: Offset, message: Message): void {
     const { broadcast, log, shares } = this.destinations;
-    const audience = broadcast.audience(message, broadcast.subscribers(message.topic));
+    const subscribers = broadcast.subscribers(message.topic);
+    const audience = broadcast.audience(message, subscribers);
     const groups = shares.matching(message.topic);
+    this.countStored(undefined);
+    if (subscribers.length === 0 && groups.length === 0) this.countUnmatched();
     const holding = groups.filter((group) => group.holds(message));
     log.recorded(offset, message, [...audience.debts, ...holding]);
     broadcast.deliver(message, audience.live);
@@ -243,6 +247,7 @@ export class Publisher {
 
   /** A released channel record; its groups that hold messages have their copy (D5.10). */
   releasedRecord(channel: Channel, offset: Offset, message: Message): void {
+    this.countStored(channel);
     reportRecord(channel, offset, message);
     for (const group of this.#groupsOver(channel, message.topic)) {
       if (!group.holds(message)) group.offer(ownedMessage(message), true);
@@ -309,7 +314,7 @@ export class Publisher {
 
   countRefusal(topic: string, clientId: string, refusal: Refusal): void {
     if (refusal.code === Reason.NotAuthorized && topic.startsWith("$SYS")) return;
-    this.context.counters.publishRefused.add(refusal.code);
+    this.context.counters.publishRefused.add(refusalName(refusal));
     this.context.log.warn("refused a publish", {
       client: clientId,
       topic,
@@ -318,9 +323,20 @@ export class Publisher {
     });
   }
 
+  /** A publish into `channel`, or a broadcast, was accepted. */
+  countStored(channel: Channel | undefined): void {
+    if (channel === undefined) this.context.counters.broadcastPublished++;
+    else channel.published++;
+  }
+
+  /** A broadcast was accepted that nobody is subscribed to. */
+  countUnmatched(): void {
+    this.context.counters.broadcastUnmatched++;
+  }
+
   /** A publish that was stored: answer first, then deliver. */
-  stored(answerer: Answerer, token: number): void {
-    this.context.counters.published++;
+  stored(channel: Channel | undefined, answerer: Answerer, token: number): void {
+    this.countStored(channel);
     answerer.answered(token, undefined);
   }
 

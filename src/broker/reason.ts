@@ -43,4 +43,42 @@ export type ReasonCode = typeof Reason[keyof typeof Reason];
 export interface Refusal {
   readonly code: ReasonCode;
   readonly reason: string;
+  /** What it is counted as, where the name of its code says too little (05 section 10.3). */
+  readonly counted?: string;
+}
+
+/** The names that MQTT 5 gives its codes of refusal, in lower case: what refusals are counted as. */
+const NAMES: Readonly<Partial<Record<ReasonCode, string>>> = {
+  [Reason.UnspecifiedError]: "unspecified error",
+  [Reason.MalformedPacket]: "malformed packet",
+  [Reason.ProtocolError]: "protocol error",
+  [Reason.ImplementationSpecificError]: "implementation specific error",
+  [Reason.UnsupportedProtocolVersion]: "unsupported protocol version",
+  [Reason.ClientIdentifierNotValid]: "client identifier not valid",
+  [Reason.BadUserNameOrPassword]: "bad user name or password",
+  [Reason.NotAuthorized]: "not authorized",
+  [Reason.ServerUnavailable]: "server unavailable",
+  [Reason.ServerBusy]: "server busy",
+  [Reason.ServerShuttingDown]: "server shutting down",
+  [Reason.BadAuthenticationMethod]: "bad authentication method",
+  [Reason.KeepAliveTimeout]: "keep alive timeout",
+  [Reason.SessionTakenOver]: "session taken over",
+  [Reason.TopicFilterInvalid]: "topic filter invalid",
+  [Reason.TopicNameInvalid]: "topic name invalid",
+  [Reason.PacketIdentifierInUse]: "packet identifier in use",
+  [Reason.PacketIdentifierNotFound]: "packet identifier not found",
+  [Reason.ReceiveMaximumExceeded]: "receive maximum exceeded",
+  [Reason.TopicAliasInvalid]: "topic alias invalid",
+  [Reason.PacketTooLarge]: "packet too large",
+  [Reason.QuotaExceeded]: "quota exceeded",
+  [Reason.AdministrativeAction]: "administrative action",
+  [Reason.PayloadFormatInvalid]: "payload format invalid",
+  [Reason.RetainNotSupported]: "retain not supported",
+  [Reason.QoSNotSupported]: "qos not supported",
+  [Reason.SharedSubscriptionsNotSupported]: "shared subscriptions not supported",
+};
+
+/** What a refusal is counted and listed as: one of a closed set, never its Reason String. */
+export function refusalName({ code, counted }: Pick<Refusal, "code" | "counted">): string {
+  return counted ?? NAMES[code] ?? "rejected";
 }

@@ -185,6 +185,7 @@ export class Restoration {
         await this.sessions.endings.end(session, "start");
         continue;
       }
+      this.context.counters.sessionsRestored++;
       departures.armExpiry(session, leftMs);
       if (session.will === undefined || session.willDue === 0n) continue;
       const waitMs = Number((session.willDue - now) / NANOSECONDS_PER_MS);

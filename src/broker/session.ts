@@ -53,6 +53,24 @@ const CONGESTED_BYTES = 256 * 1024;
 /** Topics whose grant a session remembers; publishers repeat topics. */
 const GRANT_CACHE_TOPICS = 1_024;
 
+/** What is told of a connection after it is gone; for operators alone (05 section 7.7). */
+export interface LastConnection {
+  /** The door's name. */
+  readonly listener: string;
+  readonly address: string;
+  /** Seconds, as in force. */
+  readonly keepAlive: number;
+  readonly cleanStart: boolean;
+}
+
+/** Of a session that came back from the store. */
+const NO_CONNECTION: LastConnection = {
+  listener: "",
+  address: "",
+  keepAlive: 0,
+  cleanStart: false,
+};
+
 export interface SessionOptions {
   readonly clientId: string;
   /** The proved identity; empty for none. */
@@ -70,6 +88,8 @@ export class Session {
   user: string;
   /** The owning connection; undefined while away. */
   link: ClientLink | undefined;
+  /** The last connection since the start of the broker. */
+  lastConnection: LastConnection = NO_CONNECTION;
   /** Protocol level of the last connection: what a 3.1.1 client cannot read is not sent. */
   level: 4 | 5 = 5;
   /** Granted Session Expiry Interval in seconds; 0 ends with the connection. */

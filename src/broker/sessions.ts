@@ -109,6 +109,9 @@ export class Sessions {
   async claim(request: ConnectRequest): Promise<Claim | PassedOver | Refusal> {
     const { clientId } = request;
     const expiry = this.#grantedExpiry(request.expiry);
+    if (request.level === 5 && expiry < request.expiry) {
+      this.context.counters.sessionExpiryShortened++;
+    }
     const turn: Turn = { clientId, passable: !request.cleanStart && expiry > 0 };
     this.store.mark(clientId);
     this.#turns.enter(turn);
@@ -122,6 +125,7 @@ export class Sessions {
       const owned = await decided;
       if (owned === "again") continue;
       this.store.unmark(clientId);
+      this.context.counters.connections++;
       this.#passedWill(request, owned.sessionPresent);
       return { passedOver: true, sessionPresent: owned.sessionPresent, expiry };
     }
@@ -140,6 +144,7 @@ export class Sessions {
     release: () => void,
   ): Promise<Claim | Refusal> {
     const settle: Settle = (owned) => {
+      if (owned !== undefined) this.context.counters.connections++;
       this.store.unmark(request.clientId);
       this.#turns.end(turn, owned);
       release();
@@ -303,7 +308,12 @@ export class Sessions {
     replacing: Replacing,
   ): Promise<boolean> {
     const { appendChannels } = this.parts;
-    if (passed !== undefined) session.inherited = this.#keptPositions(old, passed);
+    if (passed !== undefined) {
+      session.inherited = this.#keptPositions(old, passed);
+      for (const channel of passed) {
+        channel.passed(old, "session", channel.consumer(old)!.position, channel.store.floor());
+      }
+    }
     const channels = passed === undefined
       ? appendChannels
       : appendChannels.filter((channel) => passed.has(channel));
@@ -436,7 +446,11 @@ export function sharedFilters(session: Session): string[] {
 /** What a CONNECT hears when the session store refused (02a section 10). */
 function storeRefusal(failure: StorageFailure, hasWill: boolean): Refusal {
   if (failure.kind === "full" && hasWill) {
-    return { code: Reason.QuotaExceeded, reason: "the session store has no room for the Will" };
+    return {
+      code: Reason.QuotaExceeded,
+      reason: "the session store has no room for the Will",
+      counted: "session store full",
+    };
   }
   return { code: Reason.ImplementationSpecificError, reason: failure.message };
 }

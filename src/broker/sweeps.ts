@@ -97,7 +97,7 @@ export class Sweeps {
   async sizeSweep(): Promise<void> {
     for (const { channel, bytes } of this.#appends) {
       if (bytes === undefined || channel.store.bytes() <= bytes) continue;
-      await this.#sweep(channel.name, "size", () => channel.store.trim(0n, bytes));
+      await this.#sweep(channel, "size", () => channel.store.trim(0n, bytes));
     }
   }
 
@@ -106,7 +106,7 @@ export class Sweeps {
     for (const { channel, periodMs } of this.#appends) {
       if (periodMs === undefined || channel.store.floor() === channel.store.next()) continue;
       await this.#sweep(
-        channel.name,
+        channel,
         "age",
         () => channel.store.trim(now - fromMilliseconds(periodMs), undefined),
       );
@@ -117,7 +117,7 @@ export class Sweeps {
     const periodMs = this.#retainedPeriodMs;
     if (periodMs === undefined) return;
     await this.#sweep(
-      this.retained.channel,
+      { name: this.retained.channel, retentionRemoved: 0 },
       "age",
       () => this.retained.trim(now - fromMilliseconds(periodMs), 0n),
     );
@@ -143,12 +143,21 @@ export class Sweeps {
     if (expired.length > 0) await this.retained.removeMany(expired);
   }
 
-  async #sweep(channel: string, by: string, trim: () => Promise<Removed>): Promise<void> {
-    await this.#guard(channel, async () => {
+  async #sweep(
+    of: { readonly name: string; retentionRemoved: number },
+    by: string,
+    trim: () => Promise<Removed>,
+  ): Promise<void> {
+    await this.#guard(of.name, async () => {
       const { removed, freed } = await trim();
-      if (removed > 0) {
-        this.context.log.info("retention removed records", { channel, by, removed, freed });
-      }
+      if (removed === 0) return;
+      of.retentionRemoved += removed;
+      this.context.log.info("retention removed records", {
+        channel: of.name,
+        by,
+        removed,
+        freed,
+      });
     });
   }
 

@@ -109,6 +109,7 @@ export class MqttConnection implements Requester {
     });
     this.#output = new OutputQueue(
       link,
+      broker.context.counters,
       clock,
       timers,
       limits.writeTimeoutMs,
@@ -133,6 +134,7 @@ export class MqttConnection implements Requester {
         const space = input.space();
         const count = await this.link.read(space);
         if (count === null || !this.#reading) break;
+        this.#broker.context.counters.bytesReceived += count;
         const { clock } = this.#broker.context;
         const readAt = clock.monotonic();
         this.#packetSeen = false;
@@ -226,10 +228,10 @@ export class MqttConnection implements Requester {
       packets.maximumPacketSize = packet.maximumPacketSize;
     }
     const admitted = admitConnect(packet, this.context.rules, this.arrival.proved);
-    if ("code" in admitted) return await this.#refuse(packet.clientId, admitted);
+    if ("code" in admitted) return await this.#refuse(packet.clientId, packet.userName, admitted);
     const { request, assignedClientId } = admitted;
     const claim = await this.#broker.connect(request);
-    if ("code" in claim) return await this.#refuse(request.clientId, claim);
+    if ("code" in claim) return await this.#refuse(request.clientId, request.user, claim);
     if ("passedOver" in claim) {
       // A newer CONNECT of the client id owns the session already (D6.7).
       this.#accept(packet, claim, assignedClientId);
@@ -249,7 +251,11 @@ export class MqttConnection implements Requester {
       this.#pacing,
     );
     this.#state = "connected";
-    this.#keepAlive.start(keepAliveSeconds(packet, this.#broker.context.limits));
+    const keepAlive = keepAliveSeconds(packet, this.#broker.context.limits);
+    this.#keepAlive.start(keepAlive);
+    const { listener, address } = this;
+    const { cleanStart } = packet;
+    claim.session.lastConnection = { listener, address, keepAlive, cleanStart };
     this.#broker.context.log.info("a client connected", {
       client: request.clientId,
       listener: this.listener,
@@ -268,11 +274,10 @@ export class MqttConnection implements Requester {
     this.#output.packets.connack(acceptance(packet, granted, assignedClientId, limits));
   }
 
-  async #refuse(clientId: string, refusal: Refusal): Promise<void> {
+  async #refuse(clientId: string, user: string | undefined, refusal: Refusal): Promise<void> {
     this.arrival.ending();
-    const { counters, log } = this.#broker.context;
-    counters.connectionsRefused.add(refusal.reason);
-    log.warn("refused a connection", {
+    this.#broker.refusedConnection(clientId, user ?? "", refusal);
+    this.#broker.context.log.warn("refused a connection", {
       client: clientId,
       listener: this.listener,
       address: this.address,
@@ -315,15 +320,14 @@ export class MqttConnection implements Requester {
 
   async #fault(fault: MalformedPacket): Promise<void> {
     this.arrival.ending();
-    const { log, counters } = this.#broker.context;
-    log.warn("closed a connection on a malformed packet", {
+    this.#countEnding(fault);
+    this.#broker.context.log.warn("closed a connection on a malformed packet", {
       client: this.#session?.clientId,
       listener: this.listener,
       address: this.address,
       code: fault.code,
       reason: fault.reason,
     });
-    if (fault.inConnect) counters.connectionsRefused.add("malformed packet");
     const { answer } = fault;
     const { packets } = this.#output;
     this.#state = "closing";
@@ -424,8 +428,15 @@ export class MqttConnection implements Requester {
     this.#output.schedule();
   }
 
+  /** A publish that ended the connection has its own name among publishes, and its code's here. */
+  #countEnding({ code }: { readonly code: ReasonCode }): void {
+    const { clientId = "", user = "" } = this.#session ?? {};
+    this.#broker.refusedConnection(clientId, user, { code });
+  }
+
   end(ending: Ending): void {
     if (!this.#reading) return;
+    this.#countEnding(ending);
     this.#state = "closing";
     this.arrival.ending();
     this.#broker.context.log.warn("ended a connection", {

@@ -19,11 +19,12 @@ export class OutputQueue {
   #idle: (() => void)[] = [];
 
   /**
-   * `onDrained` runs after each write that left nothing behind; `onFailed` once, when the peer is gone
+   * `tally` counts what was written. `onDrained` runs after each write that left nothing behind; `onFailed` once, when the peer is gone
    * or took nothing in time.
    */
   constructor(
     private readonly link: ByteLink,
+    private readonly tally: { bytesSent: number },
     private readonly clock: Clock,
     private readonly timers: Timers,
     private readonly timeoutMs: number | undefined,
@@ -57,6 +58,7 @@ export class OutputQueue {
         this.#startedAt = this.clock.monotonic();
         this.#watch();
         await this.link.write(piece);
+        this.tally.bytesSent += piece.length;
         this.#pending = 0;
         this.packets.release();
         if (this.packets.length === 0) this.onDrained();

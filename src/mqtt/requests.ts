@@ -42,6 +42,7 @@ export class Requests {
 
   /** False: what follows waits for it. */
   publish(packet: PublishPacket): boolean {
+    this.broker.context.counters.publishesReceived++;
     const request = this.#aliases.resolve(packet);
     if ("code" in request) {
       this.link.end(request);

@@ -34,6 +34,12 @@ export interface AppendPolicy {
 /** An `append` channel at work: its log, the newest records in hand, and who reads it. */
 export class AppendChannel {
   readonly kind = "append";
+  /** Publishes accepted; dead letters are none. */
+  published = 0;
+  /** Records that retention removed. */
+  retentionRemoved = 0;
+  /** Times that retention passed a reader's position. */
+  positionsLost = 0;
   readonly tail = new Tail();
   readonly #consumers = new Map<Session, AppendConsumer>();
 
@@ -50,6 +56,27 @@ export class AppendChannel {
     if (this.#consumers.size === 0) return;
     const record = this.tail.push(offset, message);
     for (const consumer of this.#consumers.values()) consumer.recorded(record);
+  }
+
+  /** Retention passed the position of a session that reads here. */
+  passed(
+    session: Session,
+    kind: "consumer" | "session",
+    position: Offset,
+    floor: Offset,
+  ): void {
+    const { counters, clock, limits } = this.context;
+    this.positionsLost++;
+    counters.positionLosses.add({
+      reader: sessionReader(session.clientId),
+      channel: this.name,
+      kind,
+      // A session that comes back is told by Session Present; a connected one cannot be.
+      reported: kind === "session",
+      position,
+      floor,
+      at: clock.wall(),
+    }, limits.maxTopicLength);
   }
 
   consumer(session: Session): AppendConsumer | undefined {
@@ -313,7 +340,7 @@ export class AppendConsumer implements Source, Flushable {
   /** Retention passed a consumer that is connected: it goes on at the floor, and that is said (D11.19). */
   #overtaken(floor: Offset): void {
     const lost = floor - this.#next;
-    this.context.counters.positionsOvertaken += lost;
+    this.channel.passed(this.session, "consumer", this.#next, floor);
     this.context.log.warn("retention removed records a connected consumer had not been sent", {
       channel: this.channel.name,
       client: this.session.clientId,

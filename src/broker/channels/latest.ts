@@ -28,6 +28,8 @@ export interface LatestPolicy {
 /** A `latest` channel at work: its values, and the sessions that look at them. */
 export class LatestChannel {
   readonly kind = "latest";
+  /** Publishes accepted. */
+  published = 0;
   /** Waiting values that a newer one replaced. */
   superseded = 0;
   /** Values and deletions that retention removed. */

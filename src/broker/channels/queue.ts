@@ -49,6 +49,10 @@ type Verdict = "ack" | "return";
  */
 export class QueueChannel implements WorkerEvents {
   readonly kind = "queue";
+  /** Publishes accepted. */
+  published = 0;
+  /** Publishes whose RETAIN flag was dropped. */
+  retainIgnored = 0;
   readonly statistics: QueueStatistics = {
     delivered: 0,
     acknowledged: 0,
@@ -89,6 +93,11 @@ export class QueueChannel implements WorkerEvents {
   /** Jobs that are with a worker. */
   get inFlight(): number {
     return this.#held.size;
+  }
+
+  /** What is with a worker now. */
+  get held(): Iterable<Held> {
+    return this.#held.values();
   }
 
   /** Sessions in the pool, those that are away included. */
@@ -239,7 +248,15 @@ export class QueueChannel implements WorkerEvents {
       return false;
     }
     const offeredAt = this.context.clock.monotonic();
-    const held = { offer, deliveryId, worker, offeredAt, acknowledged: false, timeout: undefined };
+    const held: Held = {
+      offer,
+      deliveryId,
+      worker,
+      offeredAt,
+      acknowledged: false,
+      timeout: undefined,
+      until: 0,
+    };
     worker.held = held;
     this.#held.set(deliveryId, held);
     this.#workers.put(worker, "busy");
@@ -290,6 +307,7 @@ export class QueueChannel implements WorkerEvents {
     held.acknowledged = true;
     held.timeout = timers.after(visibilityTimeoutMs, () => this.#timedOut(held));
     const deadline = clock.monotonic() + visibilityTimeoutMs;
+    held.until = deadline;
     this.#track(
       this.store.lease(held.offer, clock.wall(), deadline).then(
         () => {},

@@ -15,6 +15,8 @@ export interface Held {
   /** PUBACK came: the attempt counts and the visibility timeout runs. */
   acknowledged: boolean;
   timeout: Timer | undefined;
+  /** Monotonic ms at which the visibility timeout ends; set with `timeout`. */
+  until: number;
 }
 
 /** What a worker tells its queue. */
