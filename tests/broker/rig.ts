@@ -74,7 +74,7 @@ export class ManualTime implements Clock, Timers {
       const next = this.#armed.filter(({ due }) => due <= end).sort((a, b) => a.due - b.due)[0];
       if (next === undefined) break;
       next.cancel();
-      this.#ms = next.due;
+      this.#ms = Math.max(this.#ms, next.due);
       next.fire();
       await quiet();
     }

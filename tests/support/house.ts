@@ -154,6 +154,11 @@ export class House implements AsyncDisposable {
     await new Promise((resolve) => setTimeout(resolve, 0));
   }
 
+  /** Other parts of the configuration, from the next start on. */
+  change(parts: Parts): void {
+    this.parts = { ...this.parts, ...parts };
+  }
+
   /** A graceful stop; the files stay. */
   async stop(): Promise<void> {
     if (!this.#open) return;

@@ -1,0 +1,81 @@
+/** What most exchanges of the wire tests begin with. */
+import type { House } from "./house.ts";
+import type { ConnectOptions, PublishOptions, SubscribeOptions } from "./mqtt_bytes.ts";
+import type { Received, WireClient } from "./wire.ts";
+
+/** A connection with a session that outlives it; resumed if there is one. */
+export async function durable(
+  house: House,
+  clientId: string,
+  options: ConnectOptions & { expiry?: number } = {},
+): Promise<{ client: WireClient; present: boolean }> {
+  const { expiry = 3_600, properties, ...rest } = options;
+  return await house.connect({
+    clientId,
+    cleanStart: false,
+    properties: options.level === 4 ? undefined : { sessionExpiry: expiry, ...properties },
+    ...rest,
+  });
+}
+
+/** Subscribes to one filter and takes the SUBACK, which grants what was asked. */
+export async function subscribed(
+  client: WireClient,
+  filter: string,
+  qos = 1,
+  options: Partial<SubscribeOptions["subscriptions"][number]> = {},
+): Promise<void> {
+  await client.subscribe({ subscriptions: [{ filter, qos, ...options }] });
+  await client.expectSuback(1, [qos]);
+}
+
+let packetId = 0;
+
+/** Publishes at QoS 1 (or 0) and takes the PUBACK. */
+export async function published(
+  client: WireClient,
+  topic: string,
+  payload: string,
+  options: Partial<PublishOptions> = {},
+): Promise<void> {
+  packetId = packetId % 60_000 + 1;
+  await client.publish({ topic, payload, qos: 1, packetId, ...options });
+  if (options.qos !== 0) await client.expectPuback(packetId);
+}
+
+/** Publishes at QoS 2 through PUBCOMP. */
+export async function publishedTwice(
+  client: WireClient,
+  topic: string,
+  payload: string,
+  options: Partial<PublishOptions> = {},
+): Promise<void> {
+  packetId = packetId % 60_000 + 1;
+  const id = packetId;
+  await client.publish({ topic, payload, qos: 2, packetId: id, ...options });
+  await client.expectPubrec(id);
+  await client.pubrel(id);
+  await client.expectPubcomp(id);
+}
+
+/** The next PUBLISH, acknowledged as its QoS asks. */
+export async function taken(
+  client: WireClient,
+  topic?: string,
+  payload?: string,
+): Promise<Received<"publish">> {
+  const got = await client.expectPublish(topic, payload);
+  if (got.qos === 1) await client.puback(got.packetId);
+  if (got.qos === 2) {
+    await client.pubrec(got.packetId);
+    await client.expectPubrel(got.packetId);
+    await client.pubcomp(got.packetId);
+  }
+  return got;
+}
+
+/** Nothing more comes: a PINGREQ is answered at once. */
+export async function nothingMore(client: WireClient): Promise<void> {
+  await client.pingreq();
+  await client.expectPingresp();
+}
