@@ -405,5 +405,6 @@ export function providersInUse(configuration: Configuration): Set<string> {
     ...configuration.channels.map(({ storage }) => storage),
     configuration.session.storage,
     configuration.retained.storage,
+    ...configuration.amqp === undefined ? [] : [configuration.amqp.storage],
   ]);
 }

@@ -34,7 +34,8 @@ export function makeProviders(
   const used = providersInUse(configuration);
   const providers = new Map<string, Provider>();
   for (const [name, settings] of configuration.storage.providers) {
-    if (used.has(name)) providers.set(name, make(settings, reserveBytes, surroundings));
+    const amqp = configuration.amqp?.storage === name;
+    if (used.has(name)) providers.set(name, make(settings, reserveBytes, amqp, surroundings));
     else {surroundings.log.info("a storage provider is configured and keeps nothing", {
         provider: name,
       });}
@@ -53,6 +54,7 @@ export function makeProviders(
 function make(
   settings: ProviderConfiguration,
   reserveBytes: number,
+  amqp: boolean,
   surroundings: ProviderSurroundings,
 ): Provider {
   const { clock, timers, log, revision, spawn, onFatal } = surroundings;
@@ -73,6 +75,7 @@ function make(
     timers,
     log,
     revision,
+    amqp,
     spawn,
     onFatal,
   });

@@ -12,6 +12,7 @@ import { type Log, LogfmtLog, standardOutput } from "../platform/log.ts";
 import { HeapTimers } from "../platform/timers.ts";
 import { REVISION, VERSION } from "../version.ts";
 import { removePidFile, writePidFile } from "./pid_file.ts";
+import { AmqpService } from "./amqp.ts";
 import { makeProviders } from "./providers.ts";
 import { reload, reloadDoor, reloadLogLevel } from "./reload.ts";
 
@@ -55,10 +56,12 @@ export async function startBroker(
     drain: new AckDrain(configuration.session.ackCommitIntervalMs, timers, log),
   };
   const doors = configuration.mqtt.doors.map((door) => new Door(door));
+  const amqp = configuration.amqp === undefined ? undefined : new AmqpService(configuration.amqp);
   const parts = [...doors.map(reloadDoor), reloadLogLevel(log, configuration)];
   const stop = new StopSignal(log, () => reload(configuration.file, parts, log));
   try {
     for (const door of doors) door.bind();
+    amqp?.bind();
     const providers = makeProviders(configuration, {
       clock,
       timers,
@@ -68,18 +71,22 @@ export async function startBroker(
       onFatal: (error) => stop.fail(error),
     });
     const broker = await Broker.open(context, configuration, providers);
+    await amqp?.open(broker, providers);
     stop.listen();
     if (configuration.pidFile !== undefined) writePidFile(configuration.pidFile);
-    serve(broker, configuration, doors, log);
+    const admission = new Admission(configuration.limits.maxConnections);
+    serve(broker, configuration, doors, admission, log);
+    amqp?.serve(context, admission);
     log.info("the broker is running", { version: VERSION, revision: REVISION, pid: Deno.pid });
     const code = await stop.requested;
-    await shutDown(broker, doors, log);
+    await shutDown(broker, doors, amqp, log);
     if (configuration.pidFile !== undefined) removePidFile(configuration.pidFile);
     log.info("the broker has stopped");
     return code;
   } finally {
     stop.close();
     for (const door of doors) door.stopAccepting();
+    amqp?.stopAccepting();
     timers.stop();
   }
 }
@@ -88,9 +95,9 @@ function serve(
   broker: Broker,
   configuration: Configuration,
   doors: readonly Door[],
+  admission: Admission,
   log: Log,
 ): void {
-  const admission = new Admission(configuration.limits.maxConnections);
   const rules = {
     minProtocolVersion: configuration.mqtt.minProtocolVersion,
     maxClientIdLength: configuration.limits.maxClientIdLength,
@@ -102,9 +109,16 @@ function serve(
   }
 }
 
-async function shutDown(broker: Broker, doors: readonly Door[], log: Log): Promise<void> {
+async function shutDown(
+  broker: Broker,
+  doors: readonly Door[],
+  amqp: AmqpService | undefined,
+  log: Log,
+): Promise<void> {
   log.info("the broker is stopping");
   for (const door of doors) door.stopAccepting();
+  amqp?.stopAccepting();
+  await amqp?.stop(broker.context);
   await broker.stopSessions();
   await Promise.all(doors.map((door) => door.drain(GOODBYE_MS)));
   await broker.close();

@@ -20,6 +20,8 @@ export interface Configuration {
   readonly share: ShareConfiguration;
   readonly session: SessionConfiguration;
   readonly limits: Limits;
+  /** Undefined: AMQP does not listen and costs nothing. */
+  readonly amqp: AmqpConfiguration | undefined;
   /**
    * Every channel in ascending order of its name's UTF-16 code units, each queue followed directly by
    * its derived dead-letter channel. The order carries no meaning for routing.
@@ -127,6 +129,26 @@ export interface TlsConfiguration {
   readonly clientCaFile: string | undefined;
   /** False without `clientCaFile`. */
   readonly requireCertificate: boolean;
+}
+
+export interface AmqpConfiguration {
+  /** At least one. */
+  readonly doors: readonly TcpDoor[];
+  /** A sqlite provider. */
+  readonly storage: string;
+  readonly vhost: string;
+  readonly channelMax: number;
+  readonly frameMax: number;
+  /** A whole number of seconds, in milliseconds; undefined: none is offered. */
+  readonly heartbeatMs: number | undefined;
+  readonly handshakeTimeoutMs: number;
+  readonly maxReady: number;
+  readonly maxReadyBytes: number;
+  readonly maxUnacked: number;
+  readonly maxObjects: number;
+  readonly publishBatch: number;
+  readonly outboundHighWater: number;
+  readonly crossing: boolean;
 }
 
 // ----------------------------------------------------------------------------------------- storage

@@ -1,4 +1,5 @@
 /** From a path to a configuration, or to everything that is wrong with it. */
+import { checkAmqp } from "./checks/amqp.ts";
 import { checkChannels } from "./checks/channels.ts";
 import { checkDoors } from "./checks/doors.ts";
 import { checkLimits } from "./checks/limits.ts";
@@ -39,6 +40,7 @@ export function loadConfiguration(
   checkStorage(settings, findings, surroundings.emptyDatabaseBytes);
   checkChannels(settings, findings);
   checkDoors(settings, findings);
+  checkAmqp(settings, findings);
   if (!findings.empty) return { findings: findings.report(path) };
   return { configuration: resolve(settings, path), settings };
 }

@@ -7,6 +7,7 @@ import { parseAddress } from "./address.ts";
 import { type Door, doorsOf } from "./checks/doors.ts";
 import { cleanPath } from "./checks/storage.ts";
 import type {
+  AmqpConfiguration,
   AppendChannel,
   BackoffConfiguration,
   Channel,
@@ -58,6 +59,7 @@ export function resolve(settings: Settings, file: string): Configuration {
       ackCommitIntervalMs: number(session, "ack_commit_interval"),
     },
     limits: resolveLimits(broker.block("limits")),
+    amqp: resolveAmqp(broker),
     channels: resolveChannels(settings.list("channels"), storage),
   };
 }
@@ -101,6 +103,29 @@ function resolveDoor({ kind, name, block }: Door, mqtt: Block): MqttDoor {
         proxyProtocol: block.flag("proxy_protocol") === true,
       };
   }
+}
+
+function resolveAmqp(broker: Block): AmqpConfiguration | undefined {
+  const amqp = broker.blocks.get("amqp");
+  if (amqp === undefined) return undefined;
+  const mqtt = broker.block("mqtt");
+  const doors = doorsOf(amqp.blocks.get("listen")).map((door) => resolveDoor(door, mqtt));
+  return {
+    doors: doors.filter((door) => door.kind === "tcp"),
+    storage: text(amqp, "storage"),
+    vhost: text(amqp, "vhost"),
+    channelMax: number(amqp, "channel_max"),
+    frameMax: number(amqp, "frame_max"),
+    heartbeatMs: amqp.number("heartbeat"),
+    handshakeTimeoutMs: number(amqp, "handshake_timeout"),
+    maxReady: number(amqp, "max_ready"),
+    maxReadyBytes: number(amqp, "max_ready_bytes"),
+    maxUnacked: number(amqp, "max_unacked"),
+    maxObjects: number(amqp, "max_objects"),
+    publishBatch: number(amqp, "publish_batch"),
+    outboundHighWater: number(amqp, "outbound_high_water"),
+    crossing: amqp.flag("crossing") === true,
+  };
 }
 
 /**

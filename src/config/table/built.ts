@@ -12,7 +12,6 @@ export const NOT_BUILT: readonly string[] = [
   "broker.mqtt.listen.unix.password_file",
   "broker.mqtt.listen.unix.allow_anonymous",
   "broker.operations",
-  "broker.amqp",
   "bridges",
   "ingest",
 ];

@@ -1,0 +1,90 @@
+/** AMQP as the process runs it: files, doors, what is stored, and the order of their start and stop. */
+import { Amqp } from "../amqp/amqp.ts";
+import { DoorLogins } from "../amqp/access.ts";
+import { AmqpDoor } from "../amqp/door.ts";
+import { PasswordChecker } from "../auth/password_checker.ts";
+import { type PasswordFile, readPasswordFile } from "../auth/password_file.ts";
+import type { Broker } from "../broker/broker.ts";
+import type { Context } from "../broker/context.ts";
+import type { AmqpConfiguration, TcpDoor } from "../config/configuration.ts";
+import { Findings } from "../config/finding.ts";
+import type { Admission } from "../mqtt/doors/admission.ts";
+import { errorText } from "../platform/log.ts";
+import type { Provider } from "../storage/contract.ts";
+
+/** How long clients have to answer our close when the broker stops (A16). */
+const GOODBYE_MS = 5_000;
+
+export class AmqpService {
+  readonly #doors: readonly AmqpDoor[];
+  #amqp: Amqp | undefined;
+
+  /**
+   * Reads the files of every door.
+   * @throws Error with one sentence naming the door, the key and the file
+   */
+  constructor(private readonly configuration: AmqpConfiguration) {
+    const checker = new PasswordChecker();
+    this.#doors = configuration.doors.map((door) => {
+      const access = { passwords: passwordsOf(door), allowAnonymous: door.allowAnonymous };
+      return new AmqpDoor(door, new DoorLogins(access, checker, () => true));
+    });
+  }
+
+  /** Opens the addresses. @throws Error with one sentence naming the door and its address */
+  bind(): void {
+    for (const door of this.#doors) door.bind();
+  }
+
+  /** Brings back what is stored. @throws StorageFailure; the broker is closed again */
+  async open(broker: Broker, providers: ReadonlyMap<string, Provider>): Promise<void> {
+    const provider = providers.get(this.configuration.storage)!;
+    try {
+      this.#amqp = await Amqp.open(this.configuration, broker.context, provider);
+    } catch (error) {
+      await broker.close();
+      throw error;
+    }
+  }
+
+  serve(context: Context, admission: Admission): void {
+    for (const door of this.#doors) {
+      door.serve(this.#amqp!, context, admission);
+      const { name: listener } = door.configuration;
+      context.log.info("listening for AMQP", { listener, address: door.address });
+    }
+  }
+
+  stopAccepting(): void {
+    for (const door of this.#doors) door.stopAccepting();
+  }
+
+  /** Ends every connection and stores what is settled. The providers are still open. */
+  async stop(context: Context): Promise<void> {
+    await Promise.all(this.#doors.map((door) => door.drain(GOODBYE_MS)));
+    try {
+      await this.#amqp?.stop();
+    } catch (error) {
+      context.log.error(
+        "what AMQP clients settled could not all be stored; it is delivered again",
+        {
+          error: errorText(error),
+        },
+      );
+    }
+  }
+}
+
+function passwordsOf({ passwordFile, path }: TcpDoor): PasswordFile | undefined {
+  if (passwordFile === undefined) return undefined;
+  const findings = new Findings();
+  let bytes: Uint8Array;
+  try {
+    bytes = Deno.readFileSync(passwordFile);
+  } catch (error) {
+    throw new Error(`${path}.password_file: cannot read ${passwordFile}: ${errorText(error)}`);
+  }
+  const file = readPasswordFile(bytes, passwordFile, "clients", findings);
+  if (!findings.empty) throw new Error(findings.report(passwordFile).trimEnd());
+  return file;
+}
