@@ -159,7 +159,12 @@ export class BrokerProcess {
     const path = place.directory + "/saguin.yaml";
     const broker = new BrokerProcess(place, path);
     broker.configure(text);
-    await broker.startAgain();
+    try {
+      await broker.startAgain();
+    } catch (error) {
+      await broker[Symbol.asyncDispose]();
+      throw error;
+    }
     return broker;
   }
 
