@@ -151,7 +151,7 @@ export class Broker {
       await broker.#restore();
       return broker;
     } catch (error) {
-      for (const provider of opened) await provider.close();
+      for (const provider of opened) await provider.abandon();
       throw error;
     }
   }
@@ -307,8 +307,12 @@ export class Broker {
     for (const channel of this.#channels) if (channel.kind === "queue") await channel.stop();
   }
 
-  /** Stores what is still owed and closes the providers. Every connection is gone. */
-  async close(): Promise<void> {
+  /**
+   * Stores what is still owed and closes the providers. Every connection is gone.
+   * @return false when a provider did not keep everything, which was logged
+   */
+  async close(): Promise<boolean> {
+    let whole = true;
     await this.context.drain.flush("departed");
     await this.#log.flush();
     for (const [name, provider] of this.#providers) {
@@ -320,8 +324,10 @@ export class Broker {
           provider: name,
           error: error.message,
         });
+        whole = false;
       }
     }
+    return whole;
   }
 }
 

@@ -9,6 +9,7 @@ import type { Log } from "../platform/log.ts";
 import type { Timers } from "../platform/timers.ts";
 import type { Provider } from "../storage/contract.ts";
 import { MemoryProvider } from "../storage/memory/provider.ts";
+import { FileDirectory } from "../storage/snapshot/directory.ts";
 import { SqliteProvider } from "../storage/sqlite/provider.ts";
 import type { PublishCommit } from "../storage/sqlite/write_queue.ts";
 
@@ -16,7 +17,7 @@ export interface ProviderSurroundings {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly log: Log;
-  /** Build revision, for the `meta` row of a new database. */
+  /** Build revision, for the `meta` row of a new database and for snapshot files. */
   readonly revision: string;
   /** A storage worker under this name. */
   readonly spawn: (name: string) => Worker;
@@ -40,15 +41,29 @@ export function makeProviders(
         provider: name,
       });}
   }
-  const keepsNothing = [...configuration.storage.providers.values()]
-    .filter(({ name }) => used.has(name))
-    .every((settings) => settings.type === "memory" && settings.snapshotDir === undefined);
-  if (keepsNothing) {
-    surroundings.log.warn(
-      "nothing outlives this process: every provider in use is memory without a snapshot",
-    );
-  }
+  const inUse = [...configuration.storage.providers.values()].filter(({ name }) => used.has(name));
+  sayWhatIsLost(inUse, surroundings.log);
+  saySumOfMemory(inUse, surroundings.log);
   return providers;
+}
+
+/** A configuration that keeps nothing anywhere is never silent about it (S3). */
+function sayWhatIsLost(inUse: readonly ProviderConfiguration[], log: Log): void {
+  if (inUse.every((each) => each.type === "memory" && each.snapshotDir === undefined)) {
+    log.warn("nothing outlives this process: every provider in use is memory without a snapshot");
+  }
+}
+
+/** What the bounds of memory providers come to together, to be held against the machine's memory. */
+function saySumOfMemory(inUse: readonly ProviderConfiguration[], log: Log): void {
+  const memory = inUse.filter(({ type }) => type === "memory");
+  const bounds = memory.flatMap(({ maxBytes }) => maxBytes ?? []);
+  if (bounds.length === 0) return;
+  log.info("memory providers may hold this much together", {
+    max_bytes: bounds.reduce((sum, bytes) => sum + bytes),
+    providers: memory.length,
+    without_bound: memory.length - bounds.length,
+  });
 }
 
 function make(
@@ -60,7 +75,17 @@ function make(
   const { clock, timers, log, revision, spawn, onFatal } = surroundings;
   const { name, maxBytes } = settings;
   if (settings.type === "memory") {
-    return new MemoryProvider({ name, maxBytes, reserveBytes, clock, log });
+    const { snapshotDir } = settings;
+    return new MemoryProvider({
+      name,
+      maxBytes,
+      reserveBytes,
+      clock,
+      log,
+      ...(snapshotDir !== undefined && {
+        snapshots: { directory: new FileDirectory(snapshotDir), revision },
+      }),
+    });
   }
   return new SqliteProvider({
     name,

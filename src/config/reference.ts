@@ -1,6 +1,6 @@
 /** The reference of all keys as Markdown, from the schema table alone. */
 import { list, range } from "./reading.ts";
-import { NOT_BUILT, PARTLY_BUILT } from "./table/built.ts";
+import { NOT_BUILT } from "./table/built.ts";
 import type { Key, Kind } from "./table/key.ts";
 import { SCHEMA } from "./table/schema.ts";
 
@@ -63,9 +63,6 @@ function row(key: Key): string {
   const meaning = [key.doc];
   if (key.only !== undefined) meaning.push(`Only with type ${list(key.only)}.`);
   if (isNotBuilt(key.path)) meaning.push("**Not built yet.**");
-  for (const part of PARTLY_BUILT) {
-    if (part.path === key.path) meaning.push(`**Partly built:** ${part.remedy}.`);
-  }
   const cells = [`\`${key.path}\``, takes(key.kind), defaultOf(key), meaning.join(" ")];
   return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |\n`;
 }

@@ -5,7 +5,7 @@ import { readDocument } from "./document.ts";
 import { at, type Findings } from "./finding.ts";
 import { isScalarKind, list, read, wanted } from "./reading.ts";
 import { Block, Settings } from "./settings.ts";
-import { NOT_BUILT, PARTLY_BUILT, type PartlyBuilt } from "./table/built.ts";
+import { NOT_BUILT } from "./table/built.ts";
 import type { Key, Kind, Value } from "./table/key.ts";
 import { REFUSED_KEYS } from "./table/refused.ts";
 import { SCHEMA_ROOT, type SchemaNode } from "./table/schema.ts";
@@ -17,7 +17,6 @@ export interface Surroundings {
   readonly readFile: (path: string) => Uint8Array;
   /** What this version does not do; the tests of rooms to come pass less. */
   readonly notBuilt: readonly string[];
-  readonly partlyBuilt: readonly PartlyBuilt[];
   /** Bytes of a database file that holds nothing yet, against which `max_bytes` is checked (S92). */
   readonly emptyDatabaseBytes: number;
 }
@@ -26,7 +25,6 @@ export interface Surroundings {
 export const REAL_SURROUNDINGS: Surroundings = {
   readFile: (path) => Deno.readFileSync(path),
   notBuilt: NOT_BUILT,
-  partlyBuilt: PARTLY_BUILT,
   emptyDatabaseBytes: 22 * 4096,
 };
 
@@ -49,7 +47,6 @@ export function walk(root: Node, findings: Findings, surroundings: Surroundings)
 
 class Walker {
   readonly #notBuilt: ReadonlySet<string>;
-  readonly #partlyBuilt: ReadonlyMap<string, PartlyBuilt>;
   readonly #derived: {
     readonly block: Block;
     readonly name: string;
@@ -63,7 +60,6 @@ class Walker {
     private readonly surroundings: Surroundings,
   ) {
     this.#notBuilt = new Set(surroundings.notBuilt);
-    this.#partlyBuilt = new Map(surroundings.partlyBuilt.map((part) => [part.path, part]));
   }
 
   /** Fills `block` from the entries of its mapping, then with what the table adds. */
@@ -124,12 +120,6 @@ class Walker {
     if ("fault" in reading) {
       block.refuse(name);
       this.findings.add(node.place, path, reading.fault, node.text);
-      return;
-    }
-    const part = this.#partlyBuilt.get(key.path);
-    if (part !== undefined && !part.built(node.text)) {
-      block.refuse(name);
-      this.findings.add(node.place, path, `is not built yet; ${part.remedy}`, node.text);
       return;
     }
     this.#set(block, name, key, path, node.place, node.text, reading.value, true);

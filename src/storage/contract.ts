@@ -514,4 +514,6 @@ export interface Provider {
   statistics(): ProviderStatistics;
   /** Settles what is queued, checkpoints or snapshots, releases the lock last (S147). */
   close(): Promise<void>;
+  /** Ends a start that is refused after `open`: no snapshot is written over the one it read. */
+  abandon(): Promise<void>;
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { isScalarKind } from "../../src/config/reading.ts";
 import { isNotBuilt } from "../../src/config/reference.ts";
-import { NOT_BUILT, PARTLY_BUILT } from "../../src/config/table/built.ts";
+import { NOT_BUILT } from "../../src/config/table/built.ts";
 import { type Key, NONE } from "../../src/config/table/key.ts";
 import { REFUSED_KEYS } from "../../src/config/table/refused.ts";
 import { SCHEMA } from "../../src/config/table/schema.ts";
@@ -197,14 +197,6 @@ Deno.test("a key of a room that is not built yet is refused by name", () => {
       says ?? "accepted",
       new RegExp(` ${path.replaceAll(".", "\\.")} is not built yet`),
     );
-  }
-});
-
-Deno.test("a value that is not built yet is refused by name", () => {
-  for (const { path, remedy } of PARTLY_BUILT) {
-    const key = SCHEMA.find((row) => row.path === path)!;
-    const [finding] = findings(load(documentWith(key, "/somewhere")));
-    assert.match(finding ?? "accepted", new RegExp(` "/somewhere" is not built yet; ${remedy}$`));
   }
 });
 

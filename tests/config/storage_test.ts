@@ -278,7 +278,7 @@ Deno.test("02a 14 two providers in one place are refused as cleaned paths", () =
   accepted(load(memory));
   const shared = memory.replaceAll("snapshot_dir: none", "snapshot_dir: /snap");
   assert.match(
-    findings(load(shared, {}, { partlyBuilt: [] }))[0],
+    findings(load(shared))[0],
     /^9:41 .*ram\.snapshot_dir "\/snap" is the same place as snapshot_dir of provider "disk"/,
   );
 });

@@ -7,7 +7,7 @@ import { REAL_SURROUNDINGS, type Surroundings } from "../../src/config/walk.ts";
 export const FILE = "/etc/saguin/saguin.yaml";
 
 /** As the rooms to come will load: every key of the table may be written. */
-export const ALL_BUILT: Partial<Surroundings> = { notBuilt: [], partlyBuilt: [] };
+export const ALL_BUILT: Partial<Surroundings> = { notBuilt: [] };
 
 /** Loads `text` as `FILE`, with `others` beside it by full path. */
 export function load(

@@ -27,6 +27,8 @@ export interface Place {
 export interface Parts {
   /** Of the default provider. */
   readonly provider?: "sqlite" | "memory";
+  /** Of a memory provider; absent, nothing outlives the process. */
+  readonly snapshotDir?: string;
   readonly acknowledge?: "committed" | "synced";
   readonly logLevel?: "debug" | "info" | "warn" | "error";
   /**
@@ -61,7 +63,9 @@ export function configurationText(place: Place, parts: Parts = {}): string {
     "    providers:",
     "      store:",
     `        type: ${provider}`,
-    provider === "sqlite" ? `        file_path: ${place.database}` : "        snapshot_dir: none",
+    provider === "sqlite"
+      ? `        file_path: ${place.database}`
+      : `        snapshot_dir: ${parts.snapshotDir ?? "none"}`,
   ];
   if (parts.acknowledge !== undefined) lines.push(`        acknowledge: ${parts.acknowledge}`);
   if (parts.providerKeys !== undefined) lines.push(indented(parts.providerKeys, 8));

@@ -15,19 +15,3 @@ export const NOT_BUILT: readonly string[] = [
   "bridges",
   "ingest",
 ];
-
-/** Single values of built keys that have no room yet: refused unless `built` says otherwise. */
-export interface PartlyBuilt {
-  readonly path: string;
-  readonly built: (text: string) => boolean;
-  /** What can be written meanwhile. */
-  readonly remedy: string;
-}
-
-export const PARTLY_BUILT: readonly PartlyBuilt[] = [
-  {
-    path: "broker.storage.providers.*.snapshot_dir",
-    built: (text) => text === "none",
-    remedy: "write none",
-  },
-];

@@ -297,6 +297,12 @@ export class MemoryProvider implements Provider {
     this.#snapshots = undefined;
     await keeper?.close(this.copy());
   }
+
+  abandon(): Promise<void> {
+    this.#snapshots?.abandon();
+    this.#snapshots = undefined;
+    return Promise.resolve();
+  }
 }
 
 /** Bytes that earlier rows of one entry put into the store of row `at`. */

@@ -58,6 +58,12 @@ export class SnapshotKeeper {
     }
   }
 
+  /** Gives the lock back and leaves the directory as it was found. */
+  abandon(): void {
+    this.#lock?.abandon();
+    this.#lock = undefined;
+  }
+
   /**
    * Writes `state` and gives the lock back last.
    * @throws StorageFailure when a file did not land; each was logged (S71)

@@ -452,6 +452,10 @@ export class SqliteProvider implements Provider {
     return this.#closing ??= this.#close();
   }
 
+  abandon(): Promise<void> {
+    return this.close();
+  }
+
   /** In the order of S147; the lock goes last. */
   async #close(): Promise<void> {
     const open = this.#open;
