@@ -48,7 +48,10 @@ export class Departures {
     }
     if (!session.durable) {
       this.#sayShortenedDelay(session);
-      await this.endings.end(session, "immediate");
+      // In turn: a successor's record may be on its way to the store under the same client id.
+      await this.registry.inTurn(session.clientId, async () => {
+        if (!session.ended) await this.endings.end(session, "immediate");
+      });
       return;
     }
     session.awaySince = this.context.clock.wall();

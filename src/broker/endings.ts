@@ -114,8 +114,6 @@ export class Endings {
     const release = await shares.lock(groups);
     try {
       const end = shares.lastOf(session, groups);
-      // A successor's record stands under the client id already, and is not this session's to remove.
-      if (session.frozen) return this.#finishGroups(retired, end);
       const returning = handed.returning.filter(({ group }) => !end.includes(group.name));
       const stored = await this.#storeEnd(session.clientId, end, returning);
       this.#finishGroups(retired, end, stored);
