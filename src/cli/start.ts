@@ -79,10 +79,10 @@ export async function startBroker(
     amqp?.serve(context, admission);
     log.info("the broker is running", { version: VERSION, revision: REVISION, pid: Deno.pid });
     const code = await stop.requested;
-    await shutDown(broker, doors, amqp, log);
+    const whole = await shutDown(broker, doors, amqp, log);
     if (configuration.pidFile !== undefined) removePidFile(configuration.pidFile);
     log.info("the broker has stopped");
-    return code;
+    return whole ? code : FAILED;
   } finally {
     stop.close();
     for (const door of doors) door.stopAccepting();
@@ -109,19 +109,20 @@ function serve(
   }
 }
 
+/** False when not everything was kept. */
 async function shutDown(
   broker: Broker,
   doors: readonly Door[],
   amqp: AmqpService | undefined,
   log: Log,
-): Promise<void> {
+): Promise<boolean> {
   log.info("the broker is stopping");
   for (const door of doors) door.stopAccepting();
   amqp?.stopAccepting();
   await amqp?.stop(broker.context);
   await broker.stopSessions();
   await Promise.all(doors.map((door) => door.drain(GOODBYE_MS)));
-  await broker.close();
+  return await broker.close();
 }
 
 /** The signals of 05 section 12.3 as this runtime can take them (spec README: SIGHUP reloads). */
