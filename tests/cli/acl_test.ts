@@ -54,7 +54,6 @@ async function run({ user, clientId, json = false, input, files = {} }: Options)
     surroundings: {
       ...REAL_SURROUNDINGS,
       notBuilt: [],
-      partlyBuilt: [],
       readFile: (path) => {
         if (present[path] === undefined) {
           throw new Deno.errors.NotFound("No such file (os error 2)");
