@@ -1,3 +1,5 @@
+import { AccessControl } from "../auth/acl/access.ts";
+import { PublishBudgets } from "../auth/publish_rates.ts";
 import type { Configuration } from "../config/configuration.ts";
 import {
   BROADCAST_LOG,
@@ -10,13 +12,14 @@ import { Broadcast } from "./broadcast.ts";
 import { AppendChannel } from "./channels/append.ts";
 import { LatestChannel } from "./channels/latest.ts";
 import { QueueChannel } from "./channels/queue.ts";
+import { permit } from "./connect_access.ts";
 import type { Context } from "./context.ts";
 import { ControlTopics } from "./control.ts";
+import { VERBS } from "./control/request.ts";
 import { ExactlyOnce, type HoldPlace } from "./exactly_once.ts";
 import type { ClientLink } from "./link.ts";
 import { BroadcastLog } from "./log.ts";
 import { Publisher, type PublishRequest } from "./publish.ts";
-import { PublishRates } from "./rates.ts";
 import { Reason, type ReasonCode, type Refusal, refusalName } from "./reason.ts";
 import type { Parts } from "./parts.ts";
 import { Restoration } from "./restore.ts";
@@ -43,7 +46,7 @@ export class Broker {
   readonly publisher: Publisher;
   readonly exactlyOnce: ExactlyOnce;
   readonly sessions: Sessions;
-  readonly rates: PublishRates;
+  readonly budgets: PublishBudgets;
   readonly #subscriptions: Subscriptions;
   readonly #control: ControlTopics;
   readonly #log: BroadcastLog;
@@ -58,6 +61,7 @@ export class Broker {
     readonly context: Context,
     configuration: Configuration,
     providers: ReadonlyMap<string, Provider>,
+    readonly access: AccessControl,
   ) {
     const provider = (name: string): Provider => providers.get(name)!;
     this.#providers = providers;
@@ -87,12 +91,8 @@ export class Broker {
       retained,
       providerOf: (store) => homes.get(store.channel)!,
     });
-    this.rates = new PublishRates(
-      { messages: context.limits.publishRate, bytes: context.limits.publishBytes },
-      context.clock,
-      context.timers,
-    );
-    this.#wills = new Wills(context, this.publisher);
+    this.budgets = new PublishBudgets(context.clock, context.timers);
+    this.#wills = new Wills(context, this.publisher, access);
     this.exactlyOnce = new ExactlyOnce(
       context,
       this.publisher,
@@ -124,7 +124,12 @@ export class Broker {
       this.routes,
       configuration.channels,
       (clientId) => this.hangUp(clientId),
+      ({ access }, channel) => access?.rules.verbs(channel.name) ?? VERBS[channel.kind],
+      ({ access }) => access?.rules.mayDisconnect ?? true,
     );
+    access.onReplaced(() => {
+      for (const session of this.sessions.values()) session.permissionsChanged();
+    });
     this.#sweeps = new Sweeps(context, configuration, this.#channels, retained);
   }
 
@@ -133,13 +138,15 @@ export class Broker {
   }
 
   /**
-   * Opens every provider and brings back what it keeps.
+   * Opens every provider and brings back what it keeps. `access`: what an ACL file grants; without it,
+   * everybody may do everything.
    * @throws StorageFailure; every provider opened before it is closed again
    */
   static async open(
     context: Context,
     configuration: Configuration,
     providers: ReadonlyMap<string, Provider>,
+    access = new AccessControl(configuration, undefined),
   ): Promise<Broker> {
     const opened: Provider[] = [];
     try {
@@ -147,7 +154,7 @@ export class Broker {
         await provider.open(storesOf(configuration, name));
         opened.push(provider);
       }
-      const broker = new Broker(context, configuration, providers);
+      const broker = new Broker(context, configuration, providers, access);
       await broker.#restore();
       return broker;
     } catch (error) {
@@ -198,10 +205,15 @@ export class Broker {
 
   // ------------------------------------------------------------------------- what doors ask for
 
+  /** What the permissions make of a CONNECT whose user is known: it goes to `connect` next. */
+  permit(request: ConnectRequest): ConnectRequest | Refusal {
+    return permit(request, this.access, this.routes, this.context.log);
+  }
+
   /** Serves a CONNECT whose own checks passed: a claim, or why it is refused. */
   async connect(request: ConnectRequest): Promise<Claim | PassedOver | Refusal> {
     if (request.will !== undefined) {
-      const refusal = this.#wills.refusal(request.will);
+      const refusal = this.#wills.refusal(request.will, request.access?.rules);
       if (refusal !== undefined) return refusal;
     }
     return await this.sessions.claim(request);

@@ -9,9 +9,15 @@ import {
 } from "../storage/contract.ts";
 import { type Message, recordSize } from "../storage/record.ts";
 import type { Context } from "./context.ts";
-import type { Answerer, Publisher, PublishRequest } from "./publish.ts";
+import {
+  type Answerer,
+  mayPublish,
+  NO_GRANT,
+  type Publisher,
+  type PublishRequest,
+} from "./publish.ts";
 import { Reason, type ReasonCode, type Refusal } from "./reason.ts";
-import type { Channel } from "./routes.ts";
+import type { Channel, Route } from "./routes.ts";
 import type { Session } from "./session.ts";
 
 /** Where a held publish goes when it is released: where its PUBLISH placed it (D5.7). */
@@ -128,9 +134,11 @@ export class ExactlyOnce {
   #refusal(
     session: Session,
     request: PublishRequest,
-    route: ReturnType<Publisher["destinations"]["routes"]["route"]>,
+    route: Route,
   ): Refusal | undefined {
     if (route.kind === "refused") return route.refusal;
+    const rules = session.access?.rules;
+    if (rules !== undefined && !mayPublish(rules, request, route)) return NO_GRANT;
     return this.#tooMany(session) ?? this.publisher.admit(request);
   }
 

@@ -60,10 +60,12 @@ export class FilterAdmission {
     asked: FilterRequest,
     partitions: Partitions | undefined,
   ): Refusal | { readonly qos: QoS } {
-    const { filter } = asked;
-    const shared = splitShared(filter);
-    if (shared !== undefined) return this.#shared(session, asked, shared, partitions);
-    return this.#plain(session, asked, partitions, false);
+    const shared = splitShared(asked.filter);
+    const decided = shared !== undefined
+      ? this.#shared(session, asked, shared, partitions)
+      : this.#plain(session, asked, partitions, false);
+    if ("code" in decided || decided.qos < 2) return decided;
+    return session.access?.rules.denies("qos2") ? { qos: 1 } : decided;
   }
 
   /** `inside`: the filter stands in a shared subscription, where queues are no matter (02a 5). */
@@ -110,6 +112,12 @@ export class FilterAdmission {
     partitions: Partitions | undefined,
   ): Refusal | { readonly qos: QoS } {
     if (session.level === 4) return invalid("a shared subscription is made with MQTT 5 only");
+    if (session.access?.rules.denies("share")) {
+      throw new SubscribeProtocolError({
+        code: Reason.SharedSubscriptionsNotSupported,
+        reason: "the roles of this client deny shared subscriptions",
+      });
+    }
     if (isFault(shared)) return invalid(shared.fault);
     if (asked.noLocal) {
       throw new SubscribeProtocolError({

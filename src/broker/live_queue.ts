@@ -35,7 +35,7 @@ export class LiveQueue implements Source {
   /** Delivers now, or keeps for later, or drops and counts. */
   offer(message: Message, grant: Grant, qos: 0 | 1 | 2): void {
     const { session, context } = this;
-    if (session.link === undefined) return;
+    if (session.link === undefined || !session.mayRead(message.topic, undefined)) return;
     const bytes = recordSize(message);
     if (this.length === 0 && session.canSend() && (qos === 0 || session.fits(bytes))) {
       this.#send(message, grant, qos, bytes);
@@ -107,11 +107,11 @@ export class LiveQueue implements Source {
     if (this.length > 0) this.session.wait(this);
   }
 
-  /** Nothing is delivered under a filter that was unsubscribed meanwhile (06 section 9). */
+  /** Nothing is delivered that was unsubscribed from, or withdrawn, meanwhile (06 section 9, 02b 7.5). */
   #sendWaiting({ message, grant, qos, filterVersion, bytes }: Waiting): void {
     if (filterVersion === this.session.filterVersion) return this.#send(message, grant, qos, bytes);
     const now = this.session.grant(message);
-    if (now === undefined) return;
+    if (now === undefined || !this.session.mayRead(message.topic, undefined)) return;
     this.#send(message, now, Math.min(now.qos, qos) as 0 | 1 | 2, bytes);
   }
 

@@ -114,7 +114,7 @@ export class LogReader implements Source, Debt {
 
   #hand(owed: Owed, message: Message): Outcome {
     const { session } = this;
-    const grant = session.grant(message);
+    const grant = session.mayRead(message.topic, undefined) ? session.grant(message) : undefined;
     const now = message.properties.messageExpiry === undefined ? 0n : this.#context.clock.wall();
     if (grant === undefined || (now !== 0n && isExpired(message, now))) {
       if (grant !== undefined) this.#context.counters.deliveriesExpired++;

@@ -248,9 +248,12 @@ export class LogWindow implements WindowSource, Flushable {
     });
   }
 
-  /** Options are those of the moment of sending (D8.11). */
+  /** Options are those of the moment of sending (D8.11); what may not be read any more is let go. */
   resend(entry: WindowEntry): boolean {
     const { message } = entry.delivery;
+    if (entry.state === "sent" && this.session.access?.mayReceive(message.topic) === false) {
+      return this.#withdraw(entry);
+    }
     const group = this.#out.get(entry.packetId)?.group;
     const grant = group === undefined ? this.session.grant(message) : group.options(this.session);
     const asked = grant !== undefined && grant.retainAsPublished && message.retain;
@@ -260,6 +263,16 @@ export class LogWindow implements WindowSource, Flushable {
       identifiers: grant?.identifiers ?? [],
     };
     return true;
+  }
+
+  /** Of a QoS 2 exchange that began, the identifier is the client's until PUBCOMP. */
+  #withdraw(entry: WindowEntry): boolean {
+    if (entry.qos === 2) {
+      entry.state = "released";
+      return true;
+    }
+    this.acknowledged(entry);
+    return false;
   }
 
   // -------------------------------------------------------------------------------------- storing

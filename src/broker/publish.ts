@@ -1,3 +1,4 @@
+import type { ClientRules } from "../auth/acl/client_rules.ts";
 import type { Nanoseconds } from "../platform/clock.ts";
 import type {
   LatestStore,
@@ -30,9 +31,15 @@ import {
   reportRecord,
 } from "./publications.ts";
 import { Reason, type Refusal, refusalName } from "./reason.ts";
-import type { Channel, Routes } from "./routes.ts";
+import type { Channel, Route, Routes } from "./routes.ts";
 import type { ShareGroup } from "./share/group.ts";
 import type { Shares } from "./share/shares.ts";
+
+/** Of a topic that is what it should be: the client may not write there (02b 7.5.3). */
+export const NO_GRANT: Refusal = {
+  code: Reason.NotAuthorized,
+  reason: "no grant to publish to this topic",
+};
 
 const NO_GROUPS: readonly ShareGroup[] = [];
 
@@ -170,13 +177,24 @@ export class Publisher {
     return this.context.clock.wall();
   }
 
-  /** Stores and delivers a publish at QoS 0 or 1, or an in-process one at any QoS (D5.11). */
-  publish(request: PublishRequest, clientId: string, answerer: Answerer, token: number): void {
+  /**
+   * Stores and delivers a publish at QoS 0 or 1, or an in-process one at any QoS (D5.11). `rules`: what
+   * an ACL file lets the publisher do; undefined asks nothing.
+   */
+  publish(
+    request: PublishRequest,
+    clientId: string,
+    answerer: Answerer,
+    token: number,
+    rules?: ClientRules,
+  ): void {
     const route = this.destinations.routes.route(request.topic);
     const refusal = route.kind === "refused"
       ? route.refusal
       : route.kind === "control"
       ? { code: Reason.TopicNameInvalid, reason: "a control topic takes requests of clients only" }
+      : rules !== undefined && !mayPublish(rules, request, route)
+      ? NO_GRANT
       : this.admit(request);
     if (refusal !== undefined) return this.refuse(request, clientId, answerer, token, refusal);
     if (route.kind === "channel") {
@@ -350,6 +368,16 @@ export class Publisher {
     if (failure.kind === "failed") this.context.counters.storageErrors.add("publish");
     this.refuse({ topic }, clientId, answerer, token, storageRefusal(failure));
   }
+}
+
+/** Asked of a route that leads somewhere. */
+export function mayPublish(
+  rules: ClientRules,
+  { topic, payload }: Pick<PublishRequest, "topic" | "payload">,
+  route: Route,
+): boolean {
+  const channel = route.kind === "channel" ? route.channel.name : undefined;
+  return rules.mayPublish(topic, channel, payload.byteLength === 0);
 }
 
 /** What a publisher is told of a storage failure (S6). */

@@ -45,6 +45,8 @@ export interface Refusal {
   readonly reason: string;
   /** What it is counted as, where the name of its code says too little (05 section 10.3). */
   readonly counted?: string;
+  /** What the log says in place of `reason`, where the client must not be told. */
+  readonly cause?: string;
 }
 
 /** The names that MQTT 5 gives its codes of refusal, in lower case: what refusals are counted as. */

@@ -68,6 +68,7 @@ export class RetainedPass implements Source {
     const grant = session.grant(message);
     const now = context.clock.wall();
     if (grant === undefined || isExpired(message, now)) return true;
+    if (!session.mayRead(message.topic, undefined)) return true;
     const qos = Math.min(grant.qos, message.qos) as 0 | 1 | 2;
     const bytes = recordSize(message);
     if (qos > 0 && session.log !== undefined && session.durable) {

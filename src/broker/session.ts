@@ -10,6 +10,7 @@ import type { ClientLink, Delivery, Ending } from "./link.ts";
 import type { LiveQueue } from "./live_queue.ts";
 import type { LogReader } from "./log_reader.ts";
 import { Reason } from "./reason.ts";
+import type { SessionAccess } from "./session_access.ts";
 import { ENTRY_BYTES, Window, type WindowEntry, type WindowSource } from "./window.ts";
 
 /** A part of a session that delivers: an append consumer, a latest view, the log reader, ... */
@@ -21,6 +22,8 @@ export interface Source extends WindowSource {
   pump(): void;
   /** The connection is gone; the session stays, and its `resume` comes next if it ever is served. */
   detached?(): void;
+  /** What the client may do has changed; `pump` comes next. */
+  permissionsChanged?(): void;
 }
 
 /** What a session's subscriptions say of one topic: one copy, whatever number of them match (D4.6). */
@@ -86,6 +89,8 @@ export interface SessionOptions {
 export class Session {
   readonly clientId: string;
   user: string;
+  /** What an ACL file lets the client do; undefined without such a file: everything. */
+  access: SessionAccess | undefined;
   /** The owning connection; undefined while away. */
   link: ClientLink | undefined;
   /** The last connection since the start of the broker. */
@@ -216,7 +221,27 @@ export class Session {
       if (subscription.identifier !== undefined) identifiers.push(subscription.identifier);
       if (this.#several.has(subscription.filter)) several = true;
     }
-    return qos === undefined ? undefined : { qos, retainAsPublished, identifiers, several };
+    if (qos === undefined) return undefined;
+    if (qos === 2 && this.access?.rules.denies("qos2")) qos = 1;
+    return { qos, retainAsPublished, identifiers, several };
+  }
+
+  // -------------------------------------------------------------------------------- permissions
+
+  /** Whether a message of `topic` may be delivered now; `channel` is the one that holds it, if any. */
+  mayRead(topic: string, channel: string | undefined): boolean {
+    return this.access === undefined || this.access.rules.mayRead(topic, channel);
+  }
+
+  /** The ACL file was read again: whoever was held at a record asks once more (02b 7.5.6). */
+  permissionsChanged(): void {
+    this.#filtersChanged();
+    if (this.link === undefined) return;
+    for (const source of this.#sources) {
+      source.permissionsChanged?.();
+      this.#waiting.add(source);
+    }
+    this.#schedulePump();
   }
 
   // ------------------------------------------------------------------------------------ sources

@@ -19,6 +19,7 @@ import { SessionRegistry } from "./registry.ts";
 import { RETRY_MS } from "./remains.ts";
 import { Replacing } from "./replacing.ts";
 import type { Session } from "./session.ts";
+import type { SessionAccess } from "./session_access.ts";
 
 export type { Departure } from "./departures.ts";
 
@@ -31,6 +32,10 @@ export interface ConnectRequest {
   readonly clientId: string;
   /** The proved identity; empty for none. */
   readonly user: string;
+  /** The client id as the CONNECT has it, maybe empty: `client_ids:` of an ACL file is about this one. */
+  readonly sentClientId: string;
+  /** What an ACL file lets the client do; undefined without such a file. */
+  readonly access: SessionAccess | undefined;
   readonly level: 4 | 5;
   readonly cleanStart: boolean;
   /** Seconds; for 3.1.1, 0 or "never" by its clean session flag. */
@@ -231,6 +236,7 @@ export class Sessions {
         session.will = request.will;
         session.window.receiveMaximum = request.receiveMaximum;
         session.user = request.user;
+        session.access = request.access;
         this.#rejoin(session);
         session.resume(link);
         settle({ sessionPresent: true });
@@ -265,6 +271,7 @@ export class Sessions {
     settle: Settle,
   ): Promise<Claim> {
     const session = this.registry.make(request.clientId, request.user);
+    session.access = request.access;
     session.level = request.level;
     session.window.receiveMaximum = request.receiveMaximum;
     session.will = request.will;

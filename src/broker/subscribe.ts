@@ -24,7 +24,7 @@ import { Reason, type ReasonCode, type Refusal } from "./reason.ts";
 import { type RetainedParts, RetainedPass } from "./retained.ts";
 import type { Routes } from "./routes.ts";
 import type { Session } from "./session.ts";
-import type { Shares } from "./share/shares.ts";
+import { sharedInner, type Shares } from "./share/shares.ts";
 
 export { type FilterRequest, SubscribeProtocolError } from "./filter_admission.ts";
 
@@ -36,6 +36,11 @@ export interface SubscribeRequest {
 
 /** One code for each filter, and the first refusal's sentence. */
 export type SubscribeAnswer = (codes: readonly ReasonCode[], reason: string | undefined) => void;
+
+const NO_GRANT: Refusal = {
+  code: Reason.NotAuthorized,
+  reason: "no grant to read everything that the filter matches",
+};
 
 interface Grantable {
   readonly code: ReasonCode;
@@ -129,6 +134,9 @@ export class Subscriptions {
     return request.filters.map((asked) => {
       const decided = this.#admission.filter(session, asked, declared.partitions);
       if ("reason" in decided) return decided;
+      if (session.access?.rules.maySubscribe(sharedInner(asked.filter) ?? asked.filter) === false) {
+        return NO_GRANT;
+      }
       const fresh = !held.has(asked.filter);
       if (fresh && held.size >= this.context.limits.maxSubscriptions) {
         return {

@@ -1,8 +1,11 @@
+import type { AccessControl } from "../auth/acl/access.ts";
+import type { ClientRules } from "../auth/acl/client_rules.ts";
 import { fromMilliseconds } from "../platform/clock.ts";
 import type { StoredWill } from "../storage/contract.ts";
 import type { Context } from "./context.ts";
 import type { WillCause } from "./counters.ts";
-import type { Publisher } from "./publish.ts";
+import { deniedWill } from "./denials.ts";
+import { mayPublish, type Publisher } from "./publish.ts";
 import { Reason, type Refusal } from "./reason.ts";
 import type { Session } from "./session.ts";
 
@@ -19,11 +22,20 @@ export class Wills {
   /** Sessions whose Will waits out its delay. */
   waiting = 0;
 
-  constructor(private readonly context: Context, private readonly publisher: Publisher) {}
+  constructor(
+    private readonly context: Context,
+    private readonly publisher: Publisher,
+    private readonly access: AccessControl,
+  ) {}
 
-  /** Why a CONNECT with this Will is refused; undefined when it may be armed (D19.2). */
-  refusal(will: StoredWill): Refusal | undefined {
+  /**
+   * Why a CONNECT with this Will is refused; undefined when it may be armed (D19.2). `rules`: what an ACL
+   * file lets the client do.
+   */
+  refusal(will: StoredWill, rules: ClientRules | undefined): Refusal | undefined {
     const route = this.publisher.destinations.routes.route(will.topic);
+    const denied = rules && deniedWill(rules, will, route);
+    if (denied !== undefined) return denied;
     if (route.kind === "refused") {
       const { reason } = route.refusal;
       return { code: Reason.TopicNameInvalid, reason: `the Will Topic is refused: ${reason}` };
@@ -31,6 +43,7 @@ export class Wills {
     if (route.kind === "control") {
       return { code: Reason.TopicNameInvalid, reason: "a Will is not published under $saguin/" };
     }
+    if (rules !== undefined && !mayPublish(rules, will, route)) return NO_WILL_GRANT;
     return this.publisher.admit(request(will));
   }
 
@@ -65,22 +78,30 @@ export class Wills {
     return firing;
   }
 
-  /** Publishes a Will that no session holds. */
+  /** Publishes a Will that no session holds, if its client may publish there still (02b 7.5.5). */
   fire(clientId: string, will: StoredWill, cause: WillCause): Promise<void> {
+    const { access } = this;
+    const rules = access.acl === undefined ? undefined : access.rules(will.user, clientId);
     return new Promise((resolve) => {
-      this.publisher.publish(request(will), clientId, {
-        answered: (_token, refusal) => {
-          if (refusal === undefined) this.context.counters.willsPublished.add(cause);
-          else {
-            this.context.log.warn("a Will could not be published", {
-              client: clientId,
-              topic: will.topic,
-              reason: refusal.reason,
-            });
-          }
-          resolve();
+      this.publisher.publish(
+        request(will),
+        clientId,
+        {
+          answered: (_token, refusal) => {
+            if (refusal === undefined) this.context.counters.willsPublished.add(cause);
+            else {
+              this.context.log.warn("a Will could not be published", {
+                client: clientId,
+                topic: will.topic,
+                reason: refusal.reason,
+              });
+            }
+            resolve();
+          },
         },
-      }, 0);
+        0,
+        rules,
+      );
     });
   }
 
@@ -98,6 +119,11 @@ export class Wills {
     session.willDue = 0n;
   }
 }
+
+const NO_WILL_GRANT: Refusal = {
+  code: Reason.NotAuthorized,
+  reason: "no grant to publish to the Will Topic",
+};
 
 function request(will: StoredWill) {
   return {

@@ -1,3 +1,4 @@
+import type { ClientRules } from "../auth/acl/client_rules.ts";
 import type { Limits } from "../config/configuration.ts";
 import { Reason } from "../broker/reason.ts";
 import type { ConnackPacket, ConnectPacket } from "./packet.ts";
@@ -10,12 +11,16 @@ export interface Granted {
   readonly expiry: number;
 }
 
-/** The CONNACK of an accepted CONNECT (02a 11.2). At level 4 nothing but Session Present leaves. */
+/**
+ * The CONNACK of an accepted CONNECT (02a 11.2). At level 4 nothing but Session Present leaves. `rules`:
+ * what an ACL file lets the client do, where there is one.
+ */
 export function acceptance(
   packet: ConnectPacket,
   granted: Granted,
   assignedClientId: string | undefined,
   limits: Limits,
+  rules: ClientRules | undefined,
 ): ConnackPacket {
   const ceiling = keepAliveCeiling(packet, limits);
   return {
@@ -24,6 +29,8 @@ export function acceptance(
     topicAliasMaximum: TOPIC_ALIAS_MAXIMUM,
     maximumPacketSize: limits.maxMessageSize,
     retainAvailable: 1,
+    ...rules?.denies("qos2") ? { maximumQoS: 1 as const } : {},
+    ...rules?.denies("share") ? { sharedSubscriptionAvailable: 0 as const } : {},
     ...granted.expiry === (packet.sessionExpiry ?? 0) ? {} : { sessionExpiry: granted.expiry },
     ...assignedClientId === undefined ? {} : { assignedClientId },
     ...ceiling === undefined ? {} : { serverKeepAlive: ceiling },

@@ -31,13 +31,12 @@ export interface AdmittedConnect {
 const CONTROL_CHARACTER = /[\x00-\x1f\x7f-\x9f]/;
 
 /**
- * Everything about a CONNECT that is refused before a session is looked at (02a section 10). `proved` is
- * the name that the connection's certificate or proxy vouches for; it stands in place of the CONNECT's.
+ * Everything about a CONNECT that is refused before anybody is asked who it is (02a section 10). The
+ * request is nobody's until `identified`.
  */
 export function admitConnect(
   packet: ConnectPacket,
   rules: ConnectRules,
-  proved: string | undefined,
 ): AdmittedConnect | Refusal {
   if (packet.level < rules.minProtocolVersion || packet.level === 3) {
     return {
@@ -62,28 +61,29 @@ export function admitConnect(
   }
   const idRefusal = clientIdRefusal(packet, level, rules.maxClientIdLength);
   if (idRefusal !== undefined) return idRefusal;
-  const user = proved ?? packet.userName;
-  if (user !== undefined && CONTROL_CHARACTER.test(user)) {
-    return {
-      code: Reason.BadUserNameOrPassword,
-      reason: "the user name holds a control character",
-    };
-  }
   const assignedClientId = packet.clientId === ""
     ? "auto-" + rules.token(ASSIGNED_ID_BYTES)
     : undefined;
   return {
     request: {
       clientId: assignedClientId ?? packet.clientId,
-      user: proved ?? "",
+      user: "",
+      sentClientId: packet.clientId,
+      access: undefined,
       level,
       cleanStart: packet.cleanStart,
       expiry: level === 5 ? packet.sessionExpiry ?? 0 : packet.cleanStart ? 0 : NEVER_SECONDS,
       receiveMaximum: packet.receiveMaximum ?? LARGEST_RECEIVE_MAXIMUM,
-      will: packet.will === undefined ? undefined : storedWill(packet.will, proved ?? ""),
+      will: packet.will === undefined ? undefined : storedWill(packet.will),
     },
     assignedClientId,
   };
+}
+
+/** The request as that of `user`; empty for an anonymous client. */
+export function identified(request: ConnectRequest, user: string): ConnectRequest {
+  if (user === "") return request;
+  return { ...request, user, will: request.will && { ...request.will, user } };
 }
 
 function clientIdRefusal(
@@ -110,7 +110,7 @@ function clientIdRefusal(
   return undefined;
 }
 
-function storedWill(will: WillPacket, user: string): StoredWill {
+function storedWill(will: WillPacket): StoredWill {
   const { contentType, responseTopic, correlationData, payloadFormat, messageExpiry } =
     will.properties;
   const properties = {
@@ -128,6 +128,6 @@ function storedWill(will: WillPacket, user: string): StoredWill {
     delay: will.delay,
     properties: Object.keys(properties).length === 0 ? NO_PROPERTIES : properties,
     headers: will.properties.userProperties ?? NO_HEADERS,
-    user,
+    user: "",
   };
 }

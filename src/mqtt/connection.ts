@@ -1,4 +1,7 @@
+import type { ClientRules } from "../auth/acl/client_rules.ts";
+import type { Claimed, Identification } from "../auth/identity.ts";
 import type { Broker } from "../broker/broker.ts";
+import { BAD_CREDENTIALS } from "../broker/connect_access.ts";
 import type { Delivery, Ending } from "../broker/link.ts";
 import { Reason, type ReasonCode, type Refusal } from "../broker/reason.ts";
 import type { Session } from "../broker/session.ts";
@@ -8,7 +11,7 @@ import { Answers } from "./answers.ts";
 import { acceptance, type Granted, keepAliveSeconds } from "./connack.ts";
 import { Decoder } from "./codec/decoder.ts";
 import type { MalformedPacket } from "./codec/fault.ts";
-import { admitConnect, type ConnectRules } from "./connect.ts";
+import { admitConnect, type ConnectRules, identified } from "./connect.ts";
 import type { ByteLink } from "./doors/byte_link.ts";
 import { InputBuffer } from "./input_buffer.ts";
 import { KeepAlive } from "./keep_alive.ts";
@@ -28,7 +31,11 @@ export interface ConnectionContext {
   readonly broker: Broker;
   readonly rules: ConnectRules;
   readonly listener: string;
+  readonly identify: Identify;
 }
+
+/** Says who a client of a door is; `gone` is asked before work is spent on one that has left. */
+export type Identify = (claimed: Claimed, gone: () => boolean) => Promise<Identification>;
 
 /** One connection as its door knows it, and what the door wants to hear of it. */
 export interface Arrival {
@@ -227,18 +234,26 @@ export class MqttConnection implements Requester {
     if (packet.maximumPacketSize !== undefined) {
       packets.maximumPacketSize = packet.maximumPacketSize;
     }
-    const admitted = admitConnect(packet, this.context.rules, this.arrival.proved);
+    const admitted = admitConnect(packet, this.context.rules);
     if ("code" in admitted) return await this.#refuse(packet.clientId, packet.userName, admitted);
-    const { request, assignedClientId } = admitted;
+    const { assignedClientId } = admitted;
+    const user = await this.#identify(packet);
+    if (!this.#reading) return;
+    if (typeof user !== "string") {
+      return await this.#refuse(packet.clientId, packet.userName, user);
+    }
+    const request = this.#broker.permit(identified(admitted.request, user));
+    if ("code" in request) return await this.#refuse(packet.clientId, user, request);
+    const rules = request.access?.rules;
     const claim = await this.#broker.connect(request);
     if ("code" in claim) return await this.#refuse(request.clientId, request.user, claim);
     if ("passedOver" in claim) {
       // A newer CONNECT of the client id owns the session already (D6.7).
-      this.#accept(packet, claim, assignedClientId);
+      this.#accept(packet, claim, assignedClientId, rules);
       return this.end(TAKEN_OVER);
     }
     if (!this.#reading) return claim.abandon();
-    this.#accept(packet, claim, assignedClientId);
+    this.#accept(packet, claim, assignedClientId, rules);
     await this.#output.flushed();
     if (this.#output.failed || !this.#reading) return claim.abandon();
     this.#session = claim.session;
@@ -258,6 +273,7 @@ export class MqttConnection implements Requester {
     claim.session.lastConnection = { listener, address, keepAlive, cleanStart };
     this.#broker.context.log.info("a client connected", {
       client: request.clientId,
+      user: request.user === "" ? undefined : request.user,
       listener: this.listener,
       address: this.address,
       protocol: this.level === 5 ? "5" : "3.1.1",
@@ -269,9 +285,24 @@ export class MqttConnection implements Requester {
     if (!await claim.session.ready) this.end(NOT_ENDED);
   }
 
-  #accept(packet: ConnectPacket, granted: Granted, assignedClientId: string | undefined): void {
+  /** The user, or why there is none to serve. */
+  async #identify({ userName, password }: ConnectPacket): Promise<string | Refusal> {
+    const claimed = { proved: this.arrival.proved, user: userName, password };
+    const identity = await this.context.identify(claimed, () => !this.#reading);
+    if ("user" in identity) return identity.user;
+    const { refused, cause } = identity;
+    if (refused === "bad credentials") return { ...BAD_CREDENTIALS, cause };
+    return { code: Reason.ServerBusy, reason: "the server is busy", cause };
+  }
+
+  #accept(
+    packet: ConnectPacket,
+    granted: Granted,
+    assignedClientId: string | undefined,
+    rules: ClientRules | undefined,
+  ): void {
     const { limits } = this.#broker.context;
-    this.#output.packets.connack(acceptance(packet, granted, assignedClientId, limits));
+    this.#output.packets.connack(acceptance(packet, granted, assignedClientId, limits, rules));
   }
 
   async #refuse(clientId: string, user: string | undefined, refusal: Refusal): Promise<void> {
@@ -282,7 +313,7 @@ export class MqttConnection implements Requester {
       listener: this.listener,
       address: this.address,
       code: refusal.code,
-      reason: refusal.reason,
+      reason: refusal.cause ?? refusal.reason,
     });
     this.#output.packets.connack({
       sessionPresent: false,

@@ -1,4 +1,6 @@
+import type { Exceeded, PublishRates } from "../auth/publish_rates.ts";
 import type { Broker } from "../broker/broker.ts";
+import { deniedPublish } from "../broker/denials.ts";
 import { unreadProperty } from "../broker/delivery.ts";
 import type { ClientLink } from "../broker/link.ts";
 import { Reason, type Refusal } from "../broker/reason.ts";
@@ -16,6 +18,17 @@ import type {
 import type { Pacing } from "./pacing.ts";
 import { TopicAliases } from "./topic_aliases.ts";
 
+const OVER_RATE: Readonly<Record<Exceeded, Refusal>> = {
+  publish_rate: {
+    code: Reason.QuotaExceeded,
+    reason: "more publishes in a second than this client's publish_rate",
+  },
+  publish_bytes: {
+    code: Reason.QuotaExceeded,
+    reason: "more bytes published in a second than this client's publish_bytes",
+  },
+};
+
 /** The connection as its requests see it. */
 export interface Requester extends ClientLink {
   /** Packets are still taken from it, and answers sent. */
@@ -28,6 +41,8 @@ export interface Requester extends ClientLink {
  */
 export class Requests {
   readonly #aliases = new TopicAliases();
+  /** Where no ACL file says otherwise. */
+  readonly #rates: PublishRates;
 
   constructor(
     private readonly broker: Broker,
@@ -36,7 +51,9 @@ export class Requests {
     private readonly output: OutputQueue,
     private readonly answers: Answers,
     private readonly pacing: Pacing,
-  ) {}
+  ) {
+    this.#rates = broker.access.broadRates;
+  }
 
   // -------------------------------------------------------------------------------------- publish
 
@@ -51,32 +68,39 @@ export class Requests {
     const { session, pacing } = this;
     const { qos, packetId } = packet;
     const bytes = request.payload.byteLength;
-    const over = this.broker.rates.refusal(session.clientId, bytes + request.topic.length);
+    const { publisher, budgets } = this.broker;
+    const { access } = session;
+    const rates = access?.rates ?? this.#rates;
+    const over = budgets.take(session.clientId, rates, bytes + request.topic.length);
     if (over !== undefined) return this.#overRate(request, over);
-    const { publisher } = this.broker;
     const route = publisher.destinations.routes.route(request.topic);
+    const denied = access && deniedPublish(access.rules, request, route);
+    if (denied !== undefined) {
+      this.link.end(denied);
+      return false;
+    }
     if (route.kind === "control") {
       pacing.busy = this.#control(request);
       return false;
     }
     const token = this.answers.push(qos, packetId, bytes);
     if (qos === 2) this.broker.exactlyOnce.hold(session, packetId, request, this.answers, token);
-    else publisher.publish(request, session.clientId, this.answers, token);
+    else publisher.publish(request, session.clientId, this.answers, token, access?.rules);
     pacing.saturated = publisher.saturated;
     publisher.saturated = undefined;
     return pacing.saturated === undefined && !pacing.full;
   }
 
   /** Refused before its topic is looked at, and the connection stays (02a 13.5). */
-  #overRate({ topic, qos, packetId }: PublishPacket, over: Refusal): boolean {
+  #overRate({ topic, qos, packetId }: PublishPacket, exceeded: Exceeded): boolean {
     const { counters, log } = this.broker.context;
     counters.publishRateExceeded++;
     log.debug("refused a publish over its client's rate", {
       client: this.session.clientId,
       topic,
-      reason: over.reason,
+      reason: OVER_RATE[exceeded].reason,
     });
-    this.answers.answered(this.answers.push(qos, packetId, 0), over);
+    this.answers.answered(this.answers.push(qos, packetId, 0), OVER_RATE[exceeded]);
     return this.link.open;
   }
 

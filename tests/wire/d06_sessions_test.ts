@@ -468,6 +468,8 @@ async function claim(house: House, clientId: string, cleanStart: boolean) {
   const claimed = await house.broker.connect({
     clientId,
     user: "",
+    sentClientId: clientId,
+    access: undefined,
     level: 5,
     cleanStart,
     expiry: 5,

@@ -17,6 +17,11 @@ export class AccessControl {
     this.#open = new EverythingAllowed(channelsByName(world.channels), broadRates(world));
   }
 
+  /** The figures of everybody whom no entry of an ACL file gives other ones. */
+  get broadRates(): PublishRates {
+    return this.#open.rates;
+  }
+
   get acl(): Acl | undefined {
     return this.#acl;
   }

@@ -145,6 +145,8 @@ export class AppendConsumer implements Source, Flushable {
   #savedPosition: Offset;
   #dirty = false;
   #saving: Promise<void> | undefined;
+  /** The record that the client may not read, and is held at; said once. */
+  #heldAt: Offset = 0;
 
   constructor(
     readonly channel: AppendChannel,
@@ -239,6 +241,7 @@ export class AppendConsumer implements Source, Flushable {
       this.#stepTo(record.offset + 1);
       return true;
     }
+    if (!this.session.mayRead(record.message.topic, this.channel.name)) return this.#hold(record);
     const qos = Math.min(grant.qos, record.message.qos) as 0 | 1 | 2;
     const bytes = recordSize(record.message);
     if (qos !== 0 && !this.session.fits(bytes)) return false;
@@ -256,6 +259,21 @@ export class AppendConsumer implements Source, Flushable {
     }
     this.context.counters.delivered++;
     return true;
+  }
+
+  /** Never moved past what it may not read: it goes on here once that is granted (02b 7.5.6). */
+  #hold({ offset, message }: StoredRecord): boolean {
+    this.session.park(this);
+    if (this.#heldAt !== offset) {
+      this.#heldAt = offset;
+      this.context.log.warn("held a consumer at a record that it may not read", {
+        channel: this.channel.name,
+        client: this.session.clientId,
+        topic: message.topic,
+        offset,
+      });
+    }
+    return false;
   }
 
   #delivery(record: StoredRecord, grant: Grant, qos: 0 | 1 | 2) {
@@ -375,7 +393,21 @@ export class AppendConsumer implements Source, Flushable {
   }
 
   resend(entry: WindowEntry): boolean {
-    return entry.era === this.#era;
+    if (entry.era !== this.#era || entry.offset >= this.#next) return false;
+    const { topic } = entry.delivery.message;
+    if (entry.state !== "sent" || this.session.mayRead(topic, this.channel.name)) return true;
+    this.#stepBack(entry.offset);
+    return false;
+  }
+
+  /** From `offset` on everything is delivered anew, once the record there may be read. */
+  #stepBack(offset: Offset): void {
+    this.#next = offset;
+    this.#outstanding = this.#outstanding
+      .slice(this.#outstandingHead)
+      .filter((outstanding) => outstanding.offset < offset);
+    this.#outstandingHead = 0;
+    this.#dropBatch();
   }
 
   /** Moves the reader to `offset`; what is on the wire belongs to a closed era now (D12.13). */

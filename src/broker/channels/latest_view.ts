@@ -65,6 +65,12 @@ export class LatestView implements Source {
   #mark: Offset = NOTHING;
   /** Lowest offset that could not be delivered at all; only a served SUBSCRIBE clears it (D13.16). */
   #held: Offset = NOTHING;
+  /**
+   * The lowest offset that the client might not read when it was to be sent, of all topics and of those
+   * that are sent at QoS 1 or 2: it is owed until that is granted (02b 7.5.6).
+   */
+  #refused: Offset = NOTHING;
+  #refusedKept: Offset = NOTHING;
   /** Deletions that were owed when the connection went: those made while away are not (D13.19). */
   #owedDeletions: OwedDeletions | undefined;
   /** No connection was served yet since the last one went, or since the session was restored. */
@@ -109,6 +115,7 @@ export class LatestView implements Source {
       this.#nextPass?.lowest(counts) ?? NOTHING,
       this.#waiting.lowest(),
       this.#spilled,
+      this.#refusedKept,
     );
   }
 
@@ -325,6 +332,10 @@ export class LatestView implements Source {
     // What was granted in the turn of its commit has no age yet.
     if (granted === undefined && this.channel.isPast(message)) return "let go";
     const qos = Math.min(grant.qos, message.qos) as 0 | 1 | 2;
+    if (!session.mayRead(message.topic, this.channel.name)) {
+      this.#refuse(record.offset, qos);
+      return "let go";
+    }
     const bytes = recordSize(message);
     if (qos !== 0 && !session.fits(bytes)) return "blocked";
     const delivery = this.#delivery(record, grant, qos, retained);
@@ -338,6 +349,19 @@ export class LatestView implements Source {
     if (qos !== 0) this.#onWire.enter(message.topic, order);
     this.context.counters.delivered++;
     return "sent";
+  }
+
+  #refuse(offset: Offset, qos: 0 | 1 | 2): void {
+    if (offset === 0) return;
+    this.#refused = Math.min(this.#refused, offset);
+    if (qos > 0) this.#refusedKept = Math.min(this.#refusedKept, offset);
+  }
+
+  /** What could not be read is read from the store again, as changes that waited there. */
+  permissionsChanged(): void {
+    this.#spilled = Math.min(this.#spilled, this.#refused);
+    this.#refused = NOTHING;
+    this.#refusedKept = NOTHING;
   }
 
   #delivery(record: StoredRecord, grant: Grant, qos: 0 | 1 | 2, retained: boolean) {
@@ -396,7 +420,9 @@ export class LatestView implements Source {
     if (this.#closed) return this.#resendLeft(entry);
     const { message } = entry.delivery;
     const superseded = this.#onWire.supersedes(message.topic, entry.offset);
-    if (!superseded && !this.channel.isPast(message)) return true;
+    const readable = this.session.mayRead(message.topic, this.channel.name);
+    if (!superseded && readable && !this.channel.isPast(message)) return true;
+    if (!readable) this.#mark = Math.min(this.#mark, Math.ceil(entry.offset));
     if (superseded) this.#mark = Math.min(this.#mark, Math.ceil(entry.offset));
     if (endedByRelease(entry)) return true;
     this.#onWire.leave(message.topic);
@@ -418,6 +444,8 @@ export class LatestView implements Source {
     this.#nextPass = undefined;
     this.#waiting.clear();
     this.#spilled = NOTHING;
+    this.#refused = NOTHING;
+    this.#refusedKept = NOTHING;
     this.#resuming = true;
   }
 

@@ -21,6 +21,8 @@ export interface Held {
 
 /** What a worker tells its queue. */
 export interface WorkerEvents {
+  /** The queue's. */
+  readonly name: string;
   /** The session was resumed, or room was made in it. */
   roomMade(worker: QueueWorker): void;
   /** PUBACK of a delivery, a dead one maybe. */
@@ -52,10 +54,14 @@ export class QueueWorker implements Source {
 
   constructor(readonly session: Session, private readonly events: WorkerEvents) {}
 
-  /** Somebody to offer jobs to: connected, and able to answer, which a 3.1.1 client is not. */
+  /**
+   * Somebody to offer jobs to: connected, able to answer, which a 3.1.1 client is not, and allowed to.
+   * Whoever is not any more is asked again when the ACL file has been read again.
+   */
   get live(): boolean {
-    const { link } = this.session;
-    return this.subscribed && link !== undefined && link !== this.dismissed && link.level === 5;
+    const { link, access } = this.session;
+    return this.subscribed && link !== undefined && link !== this.dismissed && link.level === 5 &&
+      (access === undefined || access.mayConsume(this.events.name));
   }
 
   /** Room for a job; for one of `needed` bytes where such a one did not fit. */

@@ -29,7 +29,8 @@ export async function get(
   if (key === undefined) return notAKey("the payload is not UTF-8, so it is no topic");
   const channel = latestChannel(parts, key);
   if ("code" in channel) return channel;
-  if (!parts.verbs(request.session, channel).includes("read")) {
+  const { session } = request;
+  if (!parts.verbs(session, channel).includes("read") || !session.mayRead(key, channel.name)) {
     return notAllowed("read", channel.name);
   }
   const correlation = correlationData(request) ?? utf8(key);

@@ -158,7 +158,8 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
     while (start < order.length && order[start].session.clientId <= this.#last) start++;
     for (let i = 0; i < order.length; i++) {
       const member = order[(start + i) % order.length];
-      if (!member.ready || !this.#fits(member, message, bytes)) continue;
+      if (!member.ready || !member.mayReceive(message)) continue;
+      if (!this.#fits(member, message, bytes)) continue;
       if (!member.takes(this.#delivery(member, message, ofChannel))) continue;
       this.#last = member.session.clientId;
       return member;

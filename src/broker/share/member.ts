@@ -1,5 +1,5 @@
 import type { StoredSubscription } from "../../storage/contract.ts";
-import type { QoS } from "../../storage/record.ts";
+import type { Message, QoS } from "../../storage/record.ts";
 import type { Delivery } from "../link.ts";
 import type { Session, Source } from "../session.ts";
 import type { WindowEntry } from "../window.ts";
@@ -39,6 +39,11 @@ export class Member implements Source {
   get identifiers(): readonly number[] {
     const { identifier } = this.subscription;
     return identifier === undefined ? [] : [identifier];
+  }
+
+  mayReceive({ topic }: Message): boolean {
+    const { access } = this.session;
+    return access === undefined || access.mayReceive(topic);
   }
 
   /** Whether the delivery fits the client's Maximum Packet Size. */

@@ -2,7 +2,7 @@ import type { Broker } from "../../broker/broker.ts";
 import type { Address, MqttDoor, TlsConfiguration } from "../../config/configuration.ts";
 import { errorText } from "../../platform/log.ts";
 import type { ConnectRules } from "../connect.ts";
-import type { MqttConnection } from "../connection.ts";
+import type { Identify, MqttConnection } from "../connection.ts";
 import { type Admission, ConnectRate } from "./admission.ts";
 import { ConnLink } from "./conn_link.ts";
 import { type Layer, proxyLayer, tlsLayer, webSocketLayer } from "./layers.ts";
@@ -79,12 +79,18 @@ export class Door {
     return hostPort(this.#listener!.addr as Deno.NetAddr);
   }
 
-  /** Accepts connections from now on. */
-  serve(broker: Broker, rules: ConnectRules, admission: Admission): void {
+  /** Accepts connections from now on. `identify`: who they are; nobody is anybody without it. */
+  serve(
+    broker: Broker,
+    rules: ConnectRules,
+    admission: Admission,
+    identify: Identify = onlyProved,
+  ): void {
     this.#admission = admission;
     this.#accepting = this.#accept(this.#listener!, admission, {
       broker,
       rules,
+      identify,
       listener: this.configuration.name,
       layers: this.#layers,
       answersBusy: this.configuration.kind !== "ws",
@@ -212,3 +218,6 @@ function hostPort({ hostname, port }: Deno.NetAddr): string {
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
+
+/** Certificates and proxies alone tell who a client is. */
+const onlyProved: Identify = ({ proved }) => Promise.resolve({ user: proved ?? "" });

@@ -2,7 +2,7 @@ import type { Broker } from "../../broker/broker.ts";
 import { Reason } from "../../broker/reason.ts";
 import type { Timer } from "../../platform/timers.ts";
 import type { ConnectRules } from "../connect.ts";
-import { type Arrival, MqttConnection } from "../connection.ts";
+import { type Arrival, type Identify, MqttConnection } from "../connection.ts";
 import type { Place } from "./admission.ts";
 import { answerBusy } from "./busy.ts";
 import type { ByteLink } from "./byte_link.ts";
@@ -16,6 +16,7 @@ const UNADMITTED_MS = 100;
 export interface OpeningContext {
   readonly broker: Broker;
   readonly rules: ConnectRules;
+  readonly identify: Identify;
   /** The door's name. */
   readonly listener: string;
   readonly layers: readonly Layer[];
