@@ -2,7 +2,7 @@
 import { Amqp } from "../amqp/amqp.ts";
 import { DoorLogins } from "../amqp/access.ts";
 import { AmqpDoor } from "../amqp/door.ts";
-import { PasswordChecker } from "../auth/password_checker.ts";
+import type { DoorAccess } from "../auth/identity.ts";
 import { type PasswordFile, readPasswordFile } from "../auth/password_file.ts";
 import type { Broker } from "../broker/broker.ts";
 import type { Context } from "../broker/context.ts";
@@ -11,24 +11,39 @@ import { Findings } from "../config/finding.ts";
 import type { Admission } from "../mqtt/doors/admission.ts";
 import { errorText } from "../platform/log.ts";
 import type { Provider } from "../storage/contract.ts";
+import type { Identities } from "./identities.ts";
+import type { Change } from "./reload.ts";
 
 /** How long clients have to answer our close when the broker stops (A16). */
 const GOODBYE_MS = 5_000;
 
 export class AmqpService {
   readonly #doors: readonly AmqpDoor[];
+  /** Of the same doors. */
+  readonly #logins: readonly DoorLogins[];
   #amqp: Amqp | undefined;
 
   /**
    * Reads the files of every door.
    * @throws Error with one sentence naming the door, the key and the file
    */
-  constructor(private readonly configuration: AmqpConfiguration) {
-    const checker = new PasswordChecker();
-    this.#doors = configuration.doors.map((door) => {
-      const access = { passwords: passwordsOf(door), allowAnonymous: door.allowAnonymous };
-      return new AmqpDoor(door, new DoorLogins(access, checker, () => true));
-    });
+  constructor(
+    private readonly configuration: AmqpConfiguration,
+    { access, checker }: Identities,
+  ) {
+    const { doors } = configuration;
+    const mayConnect = (user: string) => access.rules(user, "").mayConnectAmqp;
+    this.#logins = doors.map((door) => new DoorLogins(accessAt(door), checker, mayConnect));
+    this.#doors = doors.map((door, i) => new AmqpDoor(door, this.#logins[i]));
+  }
+
+  /** Reads the password files again. @throws Error with one sentence naming the door and the file */
+  reread(): Change {
+    const fresh = this.configuration.doors.map(accessAt);
+    return {
+      apply: () => this.#logins.forEach((login, i) => login.door = fresh[i]),
+      report: () => {},
+    };
   }
 
   /** Opens the addresses. @throws Error with one sentence naming the door and its address */
@@ -73,6 +88,10 @@ export class AmqpService {
       );
     }
   }
+}
+
+function accessAt(door: TcpDoor): DoorAccess {
+  return { passwords: passwordsOf(door), allowAnonymous: door.allowAnonymous };
 }
 
 function passwordsOf({ passwordFile, path }: TcpDoor): PasswordFile | undefined {

@@ -7,7 +7,7 @@ export function run(argv: readonly string[], spawn: (name: string) => Worker): P
   return main(
     argv,
     realDependencies(
-      (configuration) => startBroker(configuration, spawn),
+      (configuration, credentials) => startBroker(configuration, credentials, spawn),
       EMPTY_FILE_PAGES * PAGE_SIZE,
     ),
   );

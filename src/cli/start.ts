@@ -1,3 +1,4 @@
+import type { Credentials } from "../auth/credentials.ts";
 import { Broker } from "../broker/broker.ts";
 import type { Context } from "../broker/context.ts";
 import { Counters } from "../broker/counters.ts";
@@ -13,6 +14,7 @@ import { HeapTimers } from "../platform/timers.ts";
 import { REVISION, VERSION } from "../version.ts";
 import { removePidFile, writePidFile } from "./pid_file.ts";
 import { AmqpService } from "./amqp.ts";
+import { Identities } from "./identities.ts";
 import { makeProviders } from "./providers.ts";
 import { reload, reloadDoor, reloadLogLevel } from "./reload.ts";
 
@@ -29,6 +31,7 @@ const FAILED = 1;
  */
 export async function startBroker(
   configuration: Configuration,
+  credentials: Credentials,
   spawn: (name: string) => Worker,
 ): Promise<number> {
   const clock = systemClock;
@@ -56,8 +59,16 @@ export async function startBroker(
     drain: new AckDrain(configuration.session.ackCommitIntervalMs, timers, log),
   };
   const doors = configuration.mqtt.doors.map((door) => new Door(door));
-  const amqp = configuration.amqp === undefined ? undefined : new AmqpService(configuration.amqp);
-  const parts = [...doors.map(reloadDoor), reloadLogLevel(log, configuration)];
+  const identities = new Identities(configuration, credentials);
+  const amqp = configuration.amqp === undefined
+    ? undefined
+    : new AmqpService(configuration.amqp, identities);
+  const parts = [
+    ...doors.map(reloadDoor),
+    () => identities.reread(),
+    ...amqp === undefined ? [] : [() => amqp.reread()],
+    reloadLogLevel(log, configuration),
+  ];
   const stop = new StopSignal(log, () => reload(configuration.file, parts, log));
   try {
     for (const door of doors) door.bind();
@@ -70,12 +81,12 @@ export async function startBroker(
       spawn,
       onFatal: (error) => stop.fail(error),
     });
-    const broker = await Broker.open(context, configuration, providers);
+    const broker = await Broker.open(context, configuration, providers, identities.access);
     await amqp?.open(broker, providers);
     stop.listen();
     if (configuration.pidFile !== undefined) writePidFile(configuration.pidFile);
     const admission = new Admission(configuration.limits.maxConnections);
-    serve(broker, configuration, doors, admission, log);
+    serve(broker, configuration, doors, admission, identities);
     amqp?.serve(context, admission);
     log.info("the broker is running", { version: VERSION, revision: REVISION, pid: Deno.pid });
     const code = await stop.requested;
@@ -96,16 +107,19 @@ function serve(
   configuration: Configuration,
   doors: readonly Door[],
   admission: Admission,
-  log: Log,
+  identities: Identities,
 ): void {
+  const { log } = broker.context;
   const rules = {
     minProtocolVersion: configuration.mqtt.minProtocolVersion,
     maxClientIdLength: configuration.limits.maxClientIdLength,
     token: (bytes: number) => broker.context.ids.token(bytes),
   };
+  identities.warn(log);
   for (const door of doors) {
-    door.serve(broker, rules, admission);
-    log.info("listening", { listener: door.configuration.name, address: door.address });
+    const { name: listener } = door.configuration;
+    door.serve(broker, rules, admission, identities.at(listener));
+    log.info("listening", { listener, address: door.address });
   }
 }
 
