@@ -1,0 +1,546 @@
+/** Passwords and permissions as clients of the executable meet them (02b sections 5 to 8). */
+import assert from "node:assert/strict";
+import { cheapHash } from "../auth/cheap_hash.ts";
+import {
+  BrokerProcess,
+  configurationText,
+  type Parts,
+  type Place,
+  temporaryPlace,
+} from "../support/broker_process.ts";
+import type { ConnectOptions } from "../support/mqtt_bytes.ts";
+import { until } from "../support/wait.ts";
+import { WireClient } from "../support/wire.ts";
+
+const CHANNELS = `log: {type: append, filter: log/#}
+state: {type: latest, filter: state/#}
+jobs: {type: queue, filter: jobs/#, visibility_timeout: 30s, retry: {max_attempts: 3}}`;
+
+/** What nobody but the client may ever see. */
+const SECRET = "correct-horse-battery";
+
+const SILENCE_MS = 300;
+
+interface Files {
+  /** User names that have `SECRET` as their password; undefined: no password file. */
+  readonly users?: readonly string[];
+  readonly acl?: string;
+  /** Further keys of the one door. */
+  readonly door?: string;
+  /** Lines below `broker.mqtt`. */
+  readonly mqtt?: string;
+}
+
+class Guarded implements AsyncDisposable {
+  #packetId = 0;
+
+  private constructor(readonly broker: BrokerProcess) {}
+
+  static async start(files: Files, parts: Parts = {}): Promise<Guarded> {
+    const broker = await BrokerProcess.start((place) => {
+      write(place, files);
+      return configuration(place, files, parts);
+    });
+    return new Guarded(broker);
+  }
+
+  /** Rewrites files, and has the broker read them. */
+  async reload(files: Files, outcome = /msg="?reloaded/): Promise<void> {
+    const { broker } = this;
+    const before = broker.lines.filter((line) => outcome.test(line)).length;
+    write(broker.place, files);
+    broker.signal("SIGHUP");
+    await until(`a line like ${outcome}`, () => {
+      return broker.lines.filter((line) => outcome.test(line)).length > before;
+    });
+  }
+
+  /** A client that offers `SECRET` for `user`, and the code of its CONNACK. */
+  async offer(user: string | undefined, options: ConnectOptions = {}) {
+    const client = await WireClient.open(this.broker.port, options.level ?? 5);
+    const named = user === undefined ? {} : { userName: user, password: SECRET };
+    await client.connect({ clientId: user ?? "", ...named, ...options });
+    return { client, connack: await client.expect("connack") };
+  }
+
+  async client(user: string, options: ConnectOptions = {}): Promise<WireClient> {
+    const { client, connack } = await this.offer(user, options);
+    assert.equal(connack.reasonCode, 0);
+    return client;
+  }
+
+  async refused(code: number, user: string | undefined, options: ConnectOptions = {}) {
+    const { client, connack } = await this.offer(user, options);
+    assert.equal(connack.reasonCode, code);
+    await client.expectClose();
+    return connack;
+  }
+
+  async publish(client: WireClient, topic: string, payload: string, code = 0): Promise<void> {
+    const packetId = ++this.#packetId;
+    await client.publish({ topic, payload, qos: 1, packetId });
+    const { packetId: answered, reasonCode } = await client.expect("puback");
+    assert.deepEqual([answered, reasonCode], [packetId, code]);
+  }
+
+  async subscribe(client: WireClient, filter: string, code = 1, qos = 1): Promise<void> {
+    await client.subscribe({ subscriptions: [{ filter, qos }] });
+    await client.expectSuback(1, [code]);
+  }
+
+  /** The broker wrote neither the password nor any hash of it. */
+  assertDiscreet(): void {
+    const output = this.broker.lines.join("\n");
+    for (const secret of [SECRET, cheapHash(SECRET), cheapHash(SECRET).split("$").at(-1)!]) {
+      assert.ok(!output.includes(secret), "a secret is in the output");
+    }
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.broker[Symbol.asyncDispose]();
+  }
+}
+
+function write({ directory }: Place, { users, acl }: Files): void {
+  if (users !== undefined) {
+    const lines = users.map((user) => `${user}:${cheapHash(SECRET)}\n`);
+    Deno.writeTextFileSync(`${directory}/passwords`, lines.join(""));
+  }
+  if (acl !== undefined) Deno.writeTextFileSync(`${directory}/acl.yaml`, acl);
+}
+
+function configuration(place: Place, { users, acl, door = "", mqtt = "" }: Files, parts: Parts) {
+  const keys = [
+    users === undefined ? "" : `    password_file: ${place.directory}/passwords\n`,
+    acl === undefined ? "" : `    acl_file: ${place.directory}/acl.yaml\n`,
+    mqtt === "" ? "" : `    ${mqtt}\n`,
+  ].join("");
+  return configurationText(place, {
+    provider: "memory",
+    channels: CHANNELS,
+    listen: `tcp:\n  address: 127.0.0.1:${place.port}\n  ${
+      door.replaceAll("$DIR", place.directory)
+    }`,
+    ...parts,
+  }).replace("  mqtt:\n", () => `  mqtt:\n${keys}`);
+}
+
+/** One role for everything a user is granted. */
+function acl(users: Readonly<Record<string, readonly string[]>>, rest = ""): string {
+  const lines = ["roles:"];
+  for (const [user, rules] of Object.entries(users)) {
+    lines.push(`  ${user}: [${rules.join(", ")}]`);
+  }
+  lines.push("users:", ...Object.keys(users).map((user) => `  ${user}: {roles: [${user}]}`));
+  return lines.join("\n") + "\n" + rest;
+}
+
+// ------------------------------------------------------------------------------------- who comes in
+
+Deno.test("02b 6 a user of the password file comes in, others get 0x86 and no reason to tell apart", async () => {
+  await using guarded = await Guarded.start({ users: ["ann"] });
+  using _ann = await guarded.client("ann");
+  const wrong = await guarded.refused(0x86, "ann", { password: "wrong-horse" });
+  const unknown = await guarded.refused(0x86, "bob");
+  const missing = await guarded.refused(0x86, "ann", { password: undefined });
+  const nameless = await guarded.refused(0x86, undefined, { clientId: "x" });
+  for (const connack of [unknown, missing, nameless]) {
+    assert.equal(connack.properties.reasonString, wrong.properties.reasonString);
+  }
+  await guarded.refused(0x04, "ann", { level: 4, password: "wrong-horse" });
+  await guarded.broker.line(/refused a connection.*the password is wrong/);
+  await guarded.broker.line(/refused a connection.*no such user/);
+  assert.ok(!guarded.broker.lines.join("\n").includes("wrong-horse"));
+  guarded.assertDiscreet();
+});
+
+Deno.test("02b 6 allow_anonymous beside a file admits whoever offers no name, and checks the others", async () => {
+  await using guarded = await Guarded.start({
+    users: ["ann"],
+    mqtt: "allow_anonymous: true",
+  });
+  const { connack } = await guarded.offer(undefined, { clientId: "nobody" });
+  assert.equal(connack.reasonCode, 0);
+  await guarded.refused(0x86, "ann", { password: "wrong" });
+});
+
+Deno.test("02b 6 a door's own password file stands in place of the broker's", async () => {
+  await using guarded = await Guarded.start({
+    users: ["ann"],
+    mqtt: "allow_anonymous: true",
+    door: "password_file: $DIR/passwords",
+  });
+  // The broker's allow_anonymous is not inherited by a door with a file.
+  await guarded.refused(0x86, undefined, { clientId: "nobody" });
+  using _ann = await guarded.client("ann");
+});
+
+Deno.test("02b 5 without a password file everybody comes in, whatever name they type", async () => {
+  await using guarded = await Guarded.start({});
+  using client = await guarded.client("whoever");
+  await guarded.subscribe(client, "log/#");
+  await guarded.publish(client, "log/a", "1");
+});
+
+// --------------------------------------------------------------------------------- what they may do
+
+const EVERYTHING = [
+  "{channel: log, allow: [write, read, seek]}",
+  "{channel: state, allow: [write, read, delete]}",
+  "{channel: jobs, allow: [write, consume]}",
+  "{channel: jobs__dlq, allow: [read]}",
+  '{topic: "#", allow: [write, read]}',
+];
+
+Deno.test("02b 7.5.3 a publish needs a grant on its channel, or on its broadcast topic", async () => {
+  await using guarded = await Guarded.start({
+    users: ["dev", "old"],
+    acl: acl({
+      dev: [
+        "{channel: log, filter: log/%u/#, allow: [write]}",
+        "{channel: state, allow: [write]}",
+        "{topic: free/#, allow: [write]}",
+      ],
+      old: ["{topic: free/#, allow: [write]}"],
+    }),
+  });
+  using dev = await guarded.client("dev");
+  await guarded.publish(dev, "log/dev/a", "1");
+  await guarded.publish(dev, "log/other/a", "1", 0x87);
+  await guarded.publish(dev, "free/a", "1");
+  await guarded.publish(dev, "taken/a", "1", 0x87);
+  await guarded.publish(dev, "jobs/a", "1", 0x87);
+  await guarded.publish(dev, "state/a", "1");
+  // Deleting is a verb of its own.
+  await guarded.publish(dev, "state/a", "", 0x87);
+  await dev.publish({ topic: "log/other/a", payload: "x", qos: 2, packetId: 900 });
+  await dev.expectPubrec(900, 0x87);
+  // At QoS 0 it is dropped, and the connection stays.
+  await dev.publish({ topic: "log/other/a", payload: "x" });
+  await guarded.publish(dev, "log/dev/b", "2");
+
+  using old = await guarded.client("old", { level: 4 });
+  await old.publish({ topic: "log/old/a", payload: "x", qos: 1, packetId: 1 });
+  await old.expectClose();
+});
+
+Deno.test("02b 7.5.4 a filter is granted whole or refused, structural faults first", async () => {
+  await using guarded = await Guarded.start({
+    users: ["dev", "all"],
+    acl: acl({
+      dev: ["{channel: log, filter: log/%u/#, allow: [read]}", "{topic: free/#, allow: [read]}"],
+      all: EVERYTHING,
+    }),
+  });
+  using dev = await guarded.client("dev");
+  await guarded.subscribe(dev, "log/dev/+");
+  await guarded.subscribe(dev, "log/#", 0x87);
+  await guarded.subscribe(dev, "free/a");
+  await guarded.subscribe(dev, "$share/g/free/a");
+  await guarded.subscribe(dev, "$share/g/other", 0x87);
+  await guarded.subscribe(dev, "#", 0x87);
+  await guarded.subscribe(dev, "$saguin/queue/jobs", 0x87);
+  await guarded.subscribe(dev, "jobs/a", 0x8f);
+  using all = await guarded.client("all");
+  await guarded.subscribe(all, "#");
+  await guarded.subscribe(all, "$saguin/queue/jobs");
+  using old = await guarded.client("dev", { level: 4, clientId: "old" });
+  await guarded.subscribe(old, "log/#", 0x80);
+});
+
+Deno.test("02b 7.4 client_ids of the entry in force, as the CONNECT has the id", async () => {
+  await using guarded = await Guarded.start({
+    users: ["dev"],
+    acl: 'roles: {r: []}\nusers:\n  dev: {roles: [r], client_ids: ["%u-*"]}\n',
+  });
+  using _dev = await guarded.client("dev", { clientId: "dev-1" });
+  const wrong = await guarded.refused(0x86, "dev", { clientId: "other" });
+  await guarded.refused(0x86, "dev", { clientId: "" });
+  const password = await guarded.refused(0x86, "dev", { clientId: "dev-2", password: "no" });
+  assert.equal(wrong.properties.reasonString, password.properties.reasonString);
+  await guarded.broker.line(/the user may not have this client id/);
+});
+
+Deno.test("02b 7.3 a name with a wildcard gets nothing of the rule that holds it, which is logged", async () => {
+  await using guarded = await Guarded.start({
+    users: ["a/b"],
+    acl: 'roles: {r: [{topic: "x/%u/#", allow: [write]}, {topic: y, allow: [write]}]}\n' +
+      'users: {"*": {roles: [r]}}\n',
+  });
+  using client = await guarded.client("a/b", { clientId: "c" });
+  await guarded.publish(client, "x/a/b/c", "1", 0x87);
+  await guarded.publish(client, "y", "1");
+  await guarded.broker.line(/a rule grants this client nothing.*acl.yaml:1/);
+});
+
+Deno.test("02b 7.4 figures of a user stand in place of the broker's", async () => {
+  await using guarded = await Guarded.start({
+    users: ["slow", "dev"],
+    acl: 'roles: {r: [{topic: "#", allow: [write]}]}\n' +
+      "users:\n  slow: {roles: [r], limits: {publish_rate: 1}}\n  dev: {roles: [r]}\n",
+  });
+  using slow = await guarded.client("slow");
+  await guarded.publish(slow, "a", "1");
+  await guarded.publish(slow, "a", "2", 0x97);
+  using dev = await guarded.client("dev");
+  for (let i = 0; i < 5; i++) await guarded.publish(dev, "a", "1");
+});
+
+// ------------------------------------------------------------------------------------------- Wills
+
+Deno.test("02b 7.5.5 a Will is checked at CONNECT and again, as its client, when it fires", async () => {
+  const granted = { dev: ["{topic: will/#, allow: [write]}"], all: EVERYTHING };
+  const users = ["dev", "all"];
+  await using guarded = await Guarded.start({ users, acl: acl(granted) });
+  const will = { topic: "will/dev", payload: "gone" };
+  await guarded.refused(0x87, "dev", { will: { topic: "other", payload: "" } });
+  await guarded.refused(0x05, "dev", { level: 4, will: { topic: "other", payload: "" } });
+  using all = await guarded.client("all");
+  await guarded.subscribe(all, "will/#");
+  const first = await guarded.client("dev", { will });
+  first.close();
+  await all.expectPublish("will/dev", "gone");
+
+  const second = await guarded.client("dev", { will });
+  await guarded.reload({ acl: acl({ ...granted, dev: ["{topic: not/#, allow: [write]}"] }) });
+  second.close();
+  await guarded.broker.line(/a Will could not be published/);
+  await all.expectSilence(SILENCE_MS);
+});
+
+// ------------------------------------------------------------------------------- delivery and reload
+
+Deno.test("02b 7.5.6 a consumer is held at a record it may not read, and a reload that grants it wakes it", async () => {
+  const users = ["dev", "all"];
+  const open = acl({ dev: ["{channel: log, allow: [read]}"], all: EVERYTHING });
+  const narrow = acl({
+    dev: ["{channel: log, filter: log/open/#, allow: [read]}"],
+    all: EVERYTHING,
+  });
+  await using guarded = await Guarded.start({ users, acl: open });
+  using all = await guarded.client("all");
+  using dev = await guarded.client("dev");
+  await guarded.subscribe(dev, "log/#");
+  await guarded.publish(all, "log/open/a", "1");
+  await dev.expectPublish("log/open/a", "1");
+  await dev.puback(1);
+
+  await guarded.reload({ acl: narrow });
+  await guarded.publish(all, "log/open/a", "2");
+  await dev.expectPublish("log/open/a", "2");
+  await dev.puback(2);
+  await guarded.publish(all, "log/shut/a", "3");
+  await guarded.publish(all, "log/open/a", "4");
+  // Nothing overtakes the record it is held at.
+  await dev.expectSilence(SILENCE_MS);
+  await guarded.broker.line(/held a consumer at a record/);
+
+  await guarded.reload({ acl: open });
+  await dev.expectPublish("log/shut/a", "3");
+  await dev.expectPublish("log/open/a", "4");
+  guarded.assertDiscreet();
+});
+
+Deno.test("02b 7.5.6 a record unacknowledged from before is not sent again to whom it is closed now", async () => {
+  const users = ["dev", "all"];
+  const open = acl({ dev: ["{channel: log, allow: [read]}"], all: EVERYTHING });
+  await using guarded = await Guarded.start({ users, acl: open });
+  using all = await guarded.client("all");
+  const kept = { cleanStart: false, properties: { sessionExpiry: 600 } };
+  const first = await guarded.client("dev", kept);
+  await guarded.subscribe(first, "log/#");
+  await guarded.publish(all, "log/a", "1");
+  await guarded.publish(all, "log/b", "2");
+  await first.expectPublish("log/a", "1");
+  await first.expectPublish("log/b", "2");
+  first.close();
+  await guarded.reload({
+    acl: acl({ dev: ["{channel: log, filter: log/a, allow: [read]}"], all: EVERYTHING }),
+  });
+  using second = await guarded.client("dev", kept);
+  const again = await second.expectPublish("log/a", "1");
+  assert.equal(again.dup, true);
+  await second.puback(again.packetId);
+  await second.expectSilence(SILENCE_MS);
+  await guarded.reload({ acl: open });
+  await second.expectPublish("log/b", "2");
+});
+
+Deno.test("02b 7.5.6 a latest value stays owed until it may be read, a broadcast is let go", async () => {
+  const users = ["dev", "all"];
+  const open = acl({
+    dev: ["{channel: state, allow: [read]}", "{topic: news, allow: [read]}"],
+    all: EVERYTHING,
+  });
+  const shut = acl({
+    dev: ["{channel: state, filter: state/open, allow: [read]}"],
+    all: EVERYTHING,
+  });
+  await using guarded = await Guarded.start({ users, acl: open });
+  using all = await guarded.client("all");
+  using dev = await guarded.client("dev");
+  await guarded.subscribe(dev, "state/#");
+  await guarded.subscribe(dev, "news");
+  await guarded.reload({ acl: shut });
+  await guarded.publish(all, "state/shut", "1");
+  await guarded.publish(all, "state/shut", "2");
+  await guarded.publish(all, "news", "lost");
+  await dev.expectSilence(SILENCE_MS);
+  await guarded.publish(all, "state/open", "3");
+  const { packetId } = await dev.expectPublish("state/open", "3");
+  await dev.puback(packetId);
+  await guarded.reload({ acl: open });
+  await dev.expectPublish("state/shut", "2");
+  await guarded.publish(all, "news", "heard");
+  for (;;) {
+    const next = await dev.expectPublish();
+    if (next.topic !== "news") continue;
+    assert.equal(new TextDecoder().decode(next.payload), "heard");
+    break;
+  }
+});
+
+Deno.test("02b 7.5.6 a job goes to no worker that may not consume, until a reload lets it", async () => {
+  const users = ["dev", "all"];
+  const open = acl({ dev: ["{channel: jobs, allow: [consume]}"], all: EVERYTHING });
+  await using guarded = await Guarded.start({ users, acl: open });
+  using all = await guarded.client("all");
+  using dev = await guarded.client("dev");
+  await guarded.subscribe(dev, "$saguin/queue/jobs");
+  await guarded.reload({ acl: acl({ dev: ["{topic: x, allow: [read]}"], all: EVERYTHING }) });
+  await guarded.publish(all, "jobs/a", "1");
+  await dev.expectSilence(2 * SILENCE_MS);
+  await dev.publish({ topic: "$saguin/queue/jobs/response", payload: "ack", qos: 1, packetId: 7 });
+  await dev.expectPuback(7, 0x87);
+  await guarded.reload({ acl: open });
+  const job = await dev.expectPublish("jobs/a", "1");
+  const attempt = job.properties.userProperties?.find(([name]) => name === "saguin-attempt");
+  assert.deepEqual(attempt, ["saguin-attempt", "1"]);
+});
+
+Deno.test("02b 17 a reload takes all files or none", async () => {
+  const users = ["dev", "all"];
+  const granted = acl({ dev: ["{topic: a, allow: [write]}"], all: EVERYTHING });
+  await using guarded = await Guarded.start({ users, acl: granted });
+  using dev = await guarded.client("dev");
+  await guarded.reload({
+    users: [...users, "new"],
+    acl: acl({ dev: ["{channel: nothing, allow: [write]}"], all: [] }),
+  }, /nothing was reloaded/);
+  await guarded.broker.line(/nothing was reloaded.*acl\.yaml:2:.*not configured/);
+  await guarded.publish(dev, "a", "1");
+  await guarded.refused(0x86, "new");
+
+  await guarded.reload({ users: ["new", "all"], acl: granted });
+  using _new = await guarded.client("new");
+  // A user who is gone stays until somebody hangs up (02b 8.4).
+  await guarded.publish(dev, "a", "1");
+  await guarded.refused(0x86, "dev");
+  guarded.assertDiscreet();
+});
+
+// --------------------------------------------------------------------------------- the broker's own
+
+Deno.test("02b 8.1 8.3 control topics answer what the client may do", async () => {
+  const users = ["dev", "boss"];
+  await using guarded = await Guarded.start({
+    users,
+    acl: acl({
+      dev: [
+        "{channel: state, filter: state/open, allow: [read]}",
+        "{channel: log, allow: [read]}",
+      ],
+      boss: ["{broker: sessions, allow: [disconnect]}", "{channel: log, allow: [seek]}"],
+    }),
+  });
+  using dev = await guarded.client("dev", { properties: { sessionExpiry: 60 } });
+  using boss = await guarded.client("boss", { properties: { sessionExpiry: 60 } });
+  const ask = async (client: WireClient, topic: string, payload: string) => {
+    const properties = { responseTopic: "reply" };
+    await client.publish({ topic, payload, qos: 1, packetId: 50, properties });
+    const first = await client.next();
+    if (first.type === "puback") return first.reasonCode;
+    assert.equal(first.type, "publish");
+    await client.expectPuback(50);
+    return first.type === "publish" ? new TextDecoder().decode(first.payload) : undefined;
+  };
+  assert.match(String(await ask(dev, "$saguin/catalogue/log", "")), /"verbs":\["read"\]/);
+  assert.equal(await ask(dev, "$saguin/catalogue/jobs", ""), "");
+  assert.equal(await ask(dev, "$saguin/kv/get", "state/open"), "");
+  assert.equal(await ask(dev, "$saguin/kv/get", "state/shut"), 0x87);
+  assert.equal(await ask(dev, "$saguin/consumer/log/seek", "0"), 0x87);
+  assert.equal(await ask(boss, "$saguin/consumer/log/seek", "0"), "1");
+  assert.equal(await ask(dev, "$saguin/sessions/disconnect", "boss"), 0x87);
+  assert.equal(await ask(boss, "$saguin/sessions/disconnect", "dev"), "hung-up");
+  await dev.expectClose(0x98);
+});
+
+Deno.test("02b 8.2 features that roles deny", async () => {
+  const users = ["dev"];
+  const deny = "{broker: features, deny: [persistent, will, share, retained, qos2]}";
+  await using guarded = await Guarded.start({
+    users,
+    acl: acl({ dev: [...EVERYTHING, deny] }),
+  });
+  const { client: dev, connack } = await guarded.offer("dev", {
+    properties: { sessionExpiry: 600 },
+  });
+  assert.equal(connack.reasonCode, 0);
+  assert.equal(connack.properties.sessionExpiry, 0);
+  assert.equal(connack.properties.maximumQoS, 1);
+  assert.equal(connack.properties.sharedSubscriptionAvailable, 0);
+  assert.equal(connack.properties.retainAvailable ?? 1, 1);
+  await guarded.subscribe(dev, "log/#", 1, 2);
+  await dev.publish({ topic: "state/a", payload: "x", qos: 1, packetId: 3, retain: true });
+  await dev.expectPuback(3);
+  await dev.publish({ topic: "free", payload: "x", retain: true });
+  await dev.expectClose(0x9a);
+
+  const sharing = await guarded.client("dev");
+  await sharing.subscribe({ subscriptions: [{ filter: "$share/g/a", qos: 1 }] });
+  await sharing.expectClose(0x9e);
+  const twice = await guarded.client("dev");
+  await twice.publish({ topic: "log/a", payload: "x", qos: 2, packetId: 1 });
+  await twice.expectClose(0x9b);
+  await guarded.refused(0x87, "dev", { will: { topic: "a", payload: "" } });
+  await guarded.refused(0x05, "dev", { level: 4, will: { topic: "a", payload: "" } });
+  // A wrong password is told as one, whatever the roles would deny.
+  await guarded.refused(0x86, "dev", { password: "no", will: { topic: "a", payload: "" } });
+});
+
+Deno.test("02b 8.2 a Will that is retained or of QoS 2 where those are denied", async () => {
+  await using guarded = await Guarded.start({
+    users: ["dev"],
+    acl: acl({ dev: [...EVERYTHING, "{broker: features, deny: [retained, qos2, persistent]}"] }),
+  });
+  await guarded.refused(0x9a, "dev", { will: { topic: "a", payload: "", retain: true } });
+  await guarded.refused(0x9b, "dev", { will: { topic: "a", payload: "", qos: 2 } });
+  using _kept = await guarded.client("dev", {
+    will: { topic: "state/a", payload: "", retain: true },
+  });
+  // A 3.1.1 session that asks to be kept is a clean one.
+  for (let i = 0; i < 2; i++) {
+    const { client, connack } = await guarded.offer("dev", {
+      level: 4,
+      clientId: "old",
+      cleanStart: false,
+    });
+    assert.deepEqual([connack.reasonCode, connack.sessionPresent], [0, false]);
+    await client.disconnect();
+  }
+});
+
+Deno.test("02b 7.1 a door without identities beside an ACL file is warned of at the start", async () => {
+  const place = temporaryPlace();
+  const listen = `tcp:
+  - {name: known, address: "127.0.0.1:${place.port}", password_file: ${place.directory}/passwords}
+  - {name: unknown, address: "127.0.0.1:0"}`;
+  const files = { users: ["dev"], acl: acl({ dev: [] }) };
+  write(place, files);
+  await using broker = await BrokerProcess.start(
+    (place) => configuration(place, { acl: files.acl }, { listen }),
+    place,
+  );
+  const warning = await broker.line(/level=warn.*not asked who they are/);
+  assert.match(warning, /listener=unknown/);
+});
