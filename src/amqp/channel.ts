@@ -106,7 +106,12 @@ export class Channel implements DeliveryLink {
     }
     this.#steps.add({
       kind: "method",
-      run: () => this.#state === "open" ? this.#methods.run(method) : undefined,
+      run: () => {
+        if (this.#state !== "open") return;
+        // What was published before is confirmed before this is answered (A45).
+        this.flushConfirms();
+        return this.#methods.run(method);
+      },
     });
   }
 

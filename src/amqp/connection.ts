@@ -24,7 +24,13 @@ import { SocketWriter, type WriteEvents } from "./socket_writer.ts";
 import { agree, serverProperties, type TuneOffer } from "./tuning.ts";
 import type { VirtualHost } from "./virtual_host.ts";
 import { WireFault } from "./wire/fault.ts";
-import { FrameDecoder, type FrameSink, FrameType, WrongProtocol } from "./wire/frames.ts";
+import {
+  FRAME_END,
+  FrameDecoder,
+  type FrameSink,
+  FrameType,
+  WrongProtocol,
+} from "./wire/frames.ts";
 import type { FrameWriter } from "./wire/frame_writer.ts";
 import {
   type Arguments,
@@ -156,7 +162,10 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
         const count = await this.link.read(bytes);
         if (count === null || this.#ended) break;
         this.#heartbeats?.heard();
-        if (this.#deaf) continue;
+        if (this.#deaf) {
+          if (endsWithCloseOk(bytes, count)) this.#end();
+          continue;
+        }
         this.#decode(() => this.#decoder.decode(bytes.subarray(0, count)));
         while (this.#decoder.paused && !this.#ended) {
           await this.#untilReady();
@@ -682,4 +691,12 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
     this.#starved = false;
     for (const channel of this.#channels.values()) channel.deliveries.wakeAll();
   }
+}
+
+/** connection.close-ok as the last frame of what was read: the answer of a peer we cannot follow. */
+const CLOSE_OK = Uint8Array.of(1, 0, 0, 0, 0, 0, 4, 0, 10, 0, 51, FRAME_END);
+
+function endsWithCloseOk(bytes: Uint8Array, count: number): boolean {
+  if (count < CLOSE_OK.length) return false;
+  return CLOSE_OK.every((byte, i) => bytes[count - CLOSE_OK.length + i] === byte);
 }
