@@ -121,6 +121,16 @@ export class House implements AsyncDisposable {
     }
   }
 
+  /** The file of a SQLite provider. */
+  get database(): string {
+    return this.#database;
+  }
+
+  /** Replaces what the next start is configured with. */
+  configure(parts: Parts): void {
+    this.parts = parts;
+  }
+
   get port(): number {
     return Number(this.#door.address.split(":").pop());
   }
@@ -163,6 +173,7 @@ export class House implements AsyncDisposable {
   async stop(): Promise<void> {
     if (!this.#open) return;
     this.#open = false;
+    this.faults.clear();
     this.#door.stopAccepting();
     await this.broker.stopSessions();
     await this.#door.drain(500);

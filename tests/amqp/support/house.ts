@@ -1,4 +1,5 @@
 /** A broker in the test's own process with an AMQP door, on a clock that a test moves by hand. */
+import { DatabaseSync } from "node:sqlite";
 import { Amqp } from "../../../src/amqp/amqp.ts";
 import { AmqpDoor } from "../../../src/amqp/door.ts";
 import type { Access } from "../../../src/amqp/login.ts";
@@ -30,7 +31,7 @@ export class AmqpHouse implements AsyncDisposable {
   amqp!: Amqp;
   #door!: AmqpDoor;
 
-  private constructor(readonly house: House, private readonly parts: AmqpParts) {}
+  private constructor(readonly house: House, private parts: AmqpParts) {}
 
   static async open(parts: AmqpParts = {}): Promise<AmqpHouse> {
     const made = new AmqpHouse(await House.open(houseParts(parts)), parts);
@@ -77,6 +78,19 @@ export class AmqpHouse implements AsyncDisposable {
     await this.time.pass(0);
     await drained;
     await this.amqp.stop();
+  }
+
+  /** What the next start reads, beside what it read before. */
+  configure(parts: AmqpParts): void {
+    this.parts = { ...this.parts, ...parts };
+    this.house.configure(houseParts(this.parts));
+  }
+
+  /** Changes the database from outside. */
+  execute(sql: string): void {
+    const database = new DatabaseSync(this.house.database);
+    database.exec(sql);
+    database.close();
   }
 
   /** A graceful stop and another start on the same files. */
