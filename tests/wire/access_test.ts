@@ -281,6 +281,84 @@ Deno.test("02b 7.5.6 a job goes to no worker that may not consume, until a reloa
   assert.deepEqual(attempt, ["saguin-attempt", "1"]);
 });
 
+Deno.test("02b 7.5.6 what waits for a session that is away, and retained values, are asked for as they go", async () => {
+  const users = ["dev", "all"];
+  const dev = (topics: readonly string[]) =>
+    acl({ dev: topics.map((topic) => `{topic: ${topic}, allow: [read]}`), all: EVERYTHING });
+  await using guarded = await Guarded.start({ users, acl: dev(["a/#"]) });
+  using all = await guarded.client("all");
+  const kept = { cleanStart: false, properties: { sessionExpiry: 600 } };
+  const first = await guarded.client("dev", kept);
+  await guarded.subscribe(first, "a/#");
+  await guarded.publish(all, "a/shut", "on the wire");
+  await guarded.publish(all, "a/open", "on the wire");
+  await first.expectPublish("a/shut");
+  await first.expectPublish("a/open");
+  first.close();
+  await guarded.publish(all, "a/shut", "while away");
+  await guarded.publish(all, "a/open", "while away");
+  await all.publish({ topic: "a/shut", payload: "kept", qos: 1, packetId: 90, retain: true });
+  await all.expectPuback(90);
+  await guarded.reload({ acl: dev(["a/open", "b"]) });
+
+  using second = await guarded.client("dev", kept);
+  await second.expectPublish("a/open", "on the wire");
+  await second.expectPublish("a/open", "while away");
+  await guarded.subscribe(second, "a/open");
+  await second.expectSilence(SILENCE_MS);
+});
+
+Deno.test("02b 7.5.6 a retained value is not for whom its topic is closed", async () => {
+  const users = ["dev", "all"];
+  const open = acl({ dev: ["{topic: a/#, allow: [read]}"], all: EVERYTHING });
+  await using guarded = await Guarded.start({ users, acl: open });
+  using all = await guarded.client("all");
+  for (const name of ["open", "shut"]) {
+    await all.publish({ topic: `a/${name}`, payload: "v", qos: 1, packetId: 9, retain: true });
+    await all.expectPuback(9);
+  }
+  using dev = await guarded.client("dev", { properties: { receiveMaximum: 1 } });
+  await guarded.subscribe(dev, "a/#");
+  const first = await dev.expectPublish();
+  const other = first.topic === "a/open" ? "a/shut" : "a/open";
+  await guarded.reload({
+    acl: acl({ dev: [`{topic: ${first.topic}, allow: [read]}`], all: EVERYTHING }),
+  });
+  await dev.puback(first.packetId);
+  await dev.expectSilence(SILENCE_MS);
+  await guarded.reload({ acl: open });
+  await guarded.publish(all, other, "live");
+  await dev.expectPublish(other, "live");
+});
+
+Deno.test("02b 7.5.6 a shared group hands a message to a member that may read it, or keeps it for one", async () => {
+  const users = ["dev", "two", "all"];
+  const grants = (dev: string, two: string) =>
+    acl({
+      dev: [`{channel: log, filter: log/${dev}, allow: [read]}`],
+      two: [`{channel: log, filter: log/${two}, allow: [read]}`],
+      all: EVERYTHING,
+    });
+  await using guarded = await Guarded.start({ users, acl: grants("#", "#") });
+  using all = await guarded.client("all");
+  const kept = { properties: { sessionExpiry: 600 } };
+  using dev = await guarded.client("dev", kept);
+  using two = await guarded.client("two", kept);
+  for (const member of [dev, two]) await guarded.subscribe(member, "$share/g/log/#");
+  await guarded.reload({ acl: grants("x", "#") });
+  for (const payload of ["1", "2", "3"]) {
+    await guarded.publish(all, "log/a", payload);
+    const { packetId } = await two.expectPublish("log/a", payload);
+    await two.puback(packetId);
+  }
+  await dev.expectSilence(SILENCE_MS);
+  await guarded.reload({ acl: grants("x", "x") });
+  await guarded.publish(all, "log/a", "4");
+  await two.expectSilence(SILENCE_MS);
+  await guarded.reload({ acl: grants("#", "x") });
+  await dev.expectPublish("log/a", "4");
+});
+
 Deno.test("02b 17 a reload takes all files or none", async () => {
   const users = ["dev", "all"];
   const granted = acl({ dev: ["{topic: a, allow: [write]}"], all: EVERYTHING });
