@@ -39,8 +39,9 @@ export async function published(
   options: Partial<PublishOptions> = {},
 ): Promise<void> {
   packetId = packetId % 60_000 + 1;
-  await client.publish({ topic, payload, qos: 1, packetId, ...options });
-  if (options.qos !== 0) await client.expectPuback(packetId);
+  const publish = { topic, payload, qos: 1, packetId, ...options };
+  await client.publish(publish);
+  if (publish.qos !== 0) await client.expectPuback(publish.packetId);
 }
 
 /** Publishes at QoS 2 through PUBCOMP. */
@@ -72,6 +73,30 @@ export async function taken(
     await client.pubcomp(got.packetId);
   }
   return got;
+}
+
+/** The next `count` PUBLISHes, each acknowledged as its QoS asks, in whatever order their packets mix. */
+export async function takenAll(
+  client: WireClient,
+  count: number,
+): Promise<Received<"publish">[]> {
+  const publishes: Received<"publish">[] = [];
+  let open = 0;
+  while (publishes.length < count || open > 0) {
+    const packet = await client.next();
+    if (packet.type === "publish") {
+      publishes.push(packet);
+      if (packet.qos === 1) await client.puback(packet.packetId);
+      if (packet.qos === 2) {
+        open++;
+        await client.pubrec(packet.packetId);
+      }
+    } else if (packet.type === "pubrel") {
+      open--;
+      await client.pubcomp(packet.packetId);
+    } else throw new Error(`got a ${packet.type} among deliveries`);
+  }
+  return publishes;
 }
 
 /** Nothing more comes: a PINGREQ is answered at once. */

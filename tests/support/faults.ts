@@ -52,6 +52,14 @@ export class Faults {
     };
   }
 
+  /** No refusals and no gates any more; what waits goes on. */
+  clear(): void {
+    this.#refusing.clear();
+    const gates = [...this.#gates.values()];
+    this.#gates.clear();
+    for (const gate of gates) for (const go of gate.waiting.splice(0)) go();
+  }
+
   /** Puts the places of `provider` under control. `session`: it keeps the sessions. */
   watch(provider: Provider, channels: readonly (readonly [string, object])[], session: boolean) {
     for (const [name, store] of channels) {
