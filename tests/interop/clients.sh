@@ -1,7 +1,7 @@
 #!/bin/sh
 # Puts the unmodified clients in place that the interop tests drive: Debian's mosquitto-clients,
-# mosquitto (for mosquitto_passwd, and as a reader of our password files), python3-paho-mqtt and
-# sqlite3, npm's mqtt below .interop/. What is there is left alone; what cannot be installed is an
+# mosquitto (for mosquitto_passwd, and as a reader of our password files), python3-paho-mqtt, openssl
+# and sqlite3, npm's mqtt below .interop/. What is there is left alone; what cannot be installed is an
 # error, never a reason to test less.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -11,6 +11,7 @@ MQTTJS=5.16.0
 missing=""
 command -v mosquitto_pub >/dev/null || missing="$missing mosquitto-clients"
 command -v mosquitto_passwd >/dev/null || missing="$missing mosquitto"
+command -v openssl >/dev/null || missing="$missing openssl"
 command -v sqlite3 >/dev/null || missing="$missing sqlite3"
 /usr/bin/python3 -c 'import paho.mqtt.client' 2>/dev/null || missing="$missing python3-paho-mqtt"
 if [ -n "$missing" ]; then
