@@ -14,16 +14,19 @@ interface WorkerScope {
  * The whole of a storage worker: takes its role from the Worker's name (`workerName`) and answers its
  * requests in order. Called by the program's entry module when that module runs as such a worker. An
  * exception out of a role's handler ends the worker, and with it the broker (S119).
+ * @param early requests that came before this was called, oldest first; they are answered at once
  */
-export function runStorageWorker(): void {
+export function runStorageWorker(early: readonly MessageEvent[] = []): void {
   const scope = globalThis as unknown as WorkerScope;
   const role = roleOf(scope.name);
   const part = role === "writer" ? new Writer() : role === "reader" ? new Reader() : new Keeper();
   const handle = (request: unknown) => part.handle(request as never);
-  scope.onmessage = ({ data }) => {
+  const answerTo = ({ data }: MessageEvent) => {
     const answer = handle(data);
     scope.postMessage(answer, buffersOf(answer));
   };
+  scope.onmessage = answerTo;
+  for (const event of early) answerTo(event);
 }
 
 /** Below this a buffer is copied: handing it over costs more. */
