@@ -29,10 +29,13 @@ export class ProviderLock {
    *   be written; a lock file that was not there is then not there either
    */
   static take(path: string, provider: string): ProviderLock {
+    return ProviderLock.takeFor(path, `storage provider "${provider}"`);
+  }
+
+  /** As `take`, for what has a place and no name: `guarded` begins the sentence of a refusal. */
+  static takeFor(path: string, guarded: string): ProviderLock {
     const refused = (why: string, cause?: unknown) =>
-      new StorageFailure("failed", `storage provider "${provider}": lock ${path} ${why}`, {
-        cause,
-      });
+      new StorageFailure("failed", `${guarded}: lock ${path} ${why}`, { cause });
     let created = false;
     let database: DatabaseSync | undefined;
     try {

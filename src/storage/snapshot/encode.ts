@@ -9,9 +9,28 @@ import type {
   StoredWill,
 } from "../contract.ts";
 import type { ChannelState } from "../memory/state.ts";
-import { type Headers, type Message, NO_PROPERTIES, type PublishProperties } from "../record.ts";
+import {
+  type Headers,
+  type Message,
+  NO_PROPERTIES,
+  type PublishProperties,
+  type StoredRecord,
+} from "../record.ts";
 import type { ByteWriter } from "./byte_writer.ts";
 import { IN_FLIGHT_STATES, type ManifestEntry, STORE_KINDS } from "./format.ts";
+
+/** A list that is walked once, and whose length is known before. */
+export interface Listed<T> extends Iterable<T> {
+  readonly length: number;
+}
+
+/** A `ChannelState` whose lists need not be in memory. */
+export interface EncodedChannel extends Pick<ChannelState, "name" | "kind" | "next" | "floor"> {
+  readonly records: Listed<StoredRecord>;
+  readonly jobs: Listed<Job>;
+  readonly positions: Listed<Position>;
+  readonly holds: Listed<Hold>;
+}
 
 /**
  * The bodies of the three kinds of files (S56). The generators stop where a writer may empty the buffer,
@@ -19,7 +38,7 @@ import { IN_FLIGHT_STATES, type ManifestEntry, STORE_KINDS } from "./format.ts";
  */
 export function* encodeChannels(
   out: ByteWriter,
-  channels: readonly ChannelState[],
+  channels: readonly EncodedChannel[],
 ): Generator<void> {
   out.u32(channels.length);
   for (const channel of channels) {

@@ -9,36 +9,36 @@ import { SnapshotFault } from "./format.ts";
  * What a checksum cannot say of a channel: that its numbers agree with each other (S57). Reads stop early,
  * so one step backwards would hide every record behind it.
  *
- * @throws SnapshotFault
+ * @return everything that contradicts, each as the end of a sentence about the channel
  */
-export function checkChannel(channel: ChannelState): void {
-  const { name, next, floor } = channel;
-  const refuse = (what: string) => {
-    throw new SnapshotFault(`contradicts itself: channel ${name} ${what}`);
-  };
-  if (floor < 1 || floor > next) refuse(`has floor ${floor} and next offset ${next}`);
+export function* contradictions(channel: ChannelState): Generator<string> {
+  const { next, floor } = channel;
+  if (floor < 1 || floor > next) yield `has floor ${floor} and next offset ${next}`;
   let last = 0;
   for (const { offset } of channel.kind === "queue" ? channel.jobs : channel.records) {
-    if (offset <= last) refuse(`has offset ${offset} after ${last}`);
-    if (offset < floor) refuse(`has offset ${offset} below its floor ${floor}`);
-    if (offset >= next) refuse(`has offset ${offset} at or past its next offset ${next}`);
+    if (offset <= last) yield `has offset ${offset} after ${last}`;
+    if (offset < floor) yield `has offset ${offset} below its floor ${floor}`;
+    if (offset >= next) yield `has offset ${offset} at or past its next offset ${next}`;
     last = offset;
   }
   if (channel.kind === "latest") {
     const topics = channel.records.map(({ message }) => message.topic);
-    onlyOnce(topics, (topic) => refuse(`has two values of topic ${topic}`));
+    for (const topic of repeated(topics)) yield `has two values of topic ${topic}`;
   }
-  onlyOnce(
-    channel.positions.map(({ reader }) => reader),
-    (reader) => refuse(`has two positions of ${reader}`),
-  );
+  const readers = channel.positions.map(({ reader }) => reader);
+  for (const reader of repeated(readers)) yield `has two positions of ${reader}`;
   for (const { reader, offset } of channel.positions) {
-    if (offset > next) refuse(`has the position of ${reader} at ${offset}, past its end ${next}`);
+    if (offset > next) yield `has the position of ${reader} at ${offset}, past its end ${next}`;
   }
-  onlyOnce(
-    channel.holds.map(({ clientId, packetId }) => `${packetId} of ${clientId}`),
-    (packet) => refuse(`holds packet ${packet} twice`),
-  );
+  const packets = channel.holds.map(({ clientId, packetId }) => `${packetId} of ${clientId}`);
+  for (const packet of repeated(packets)) yield `holds packet ${packet} twice`;
+}
+
+/** @throws SnapshotFault for the first contradiction */
+export function checkChannel(channel: ChannelState): void {
+  for (const says of contradictions(channel)) {
+    throw new SnapshotFault(`contradicts itself: channel ${channel.name} ${says}`);
+  }
 }
 
 /** What sessions are checked against: the log that was loaded with them. */
@@ -115,9 +115,13 @@ function has(records: readonly StoredRecord[], offset: Offset): boolean {
 }
 
 function onlyOnce<T>(items: readonly T[], twice: (item: T) => void): void {
+  for (const item of repeated(items)) twice(item);
+}
+
+function* repeated<T>(items: readonly T[]): Generator<T> {
   const seen = new Set<T>();
   for (const item of items) {
-    if (seen.has(item)) twice(item);
+    if (seen.has(item)) yield item;
     seen.add(item);
   }
 }

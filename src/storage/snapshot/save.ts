@@ -1,11 +1,11 @@
 import type { Nanoseconds } from "../../platform/clock.ts";
 import { errorText } from "../../platform/log.ts";
-import { BROADCAST_LOG, sessionReader } from "../contract.ts";
+import { BROADCAST_LOG, sessionReader, type StoreSpec } from "../contract.ts";
 import type { ChannelState, ProviderState } from "../memory/state.ts";
 import { ByteWriter } from "./byte_writer.ts";
 import { crc32c } from "./crc32c.ts";
 import { DirectorySync, type SnapshotDirectory } from "./directory.ts";
-import { encodeChannels, encodeManifest, encodeSessions } from "./encode.ts";
+import { encodeChannels, type EncodedChannel, encodeManifest, encodeSessions } from "./encode.ts";
 import { headerBytes } from "./file_header.ts";
 import {
   channelsFiles,
@@ -36,28 +36,51 @@ export interface Stamp {
   readonly revision: string;
 }
 
-/**
- * Writes everything a memory provider keeps, in the order of S63, S70 and S71: the manifest, durable before
- * anything else begins; then the channels, and the broadcast log durable before the sessions begin. Every
- * file lands whole beside its predecessor or not at all (S69, S72).
- *
- * @return what did not land, all of it
- */
-export async function saveSnapshot(
+/** What there is to write; a channel is asked for when its file begins. */
+export interface SnapshotContent {
+  readonly stores: readonly StoreSpec[];
+  /** @throws Error when the channel cannot be read: its file then does not land */
+  readonly stored: (channel: string) => EncodedChannel;
+  /** Written after the broadcast log, which is then one of the stores. */
+  readonly sessions: Pick<ProviderState, "sessions" | "groups"> | undefined;
+}
+
+/** Writes everything a memory provider keeps. @return what did not land, all of it */
+export function saveSnapshot(
   directory: SnapshotDirectory,
   state: ProviderState,
   stamp: Stamp,
 ): Promise<readonly SaveFailure[]> {
   const byName = new Map<string, ChannelState>();
   for (const channel of state.channels) byName.set(channel.name, channel);
-  const stores = state.channels.map(({ name, kind }) => ({ channel: name, kind }));
+  const content = {
+    stores: state.channels.map(({ name, kind }) => ({ channel: name, kind })),
+    stored: (channel: string) => asStored(byName.get(channel)!, state),
+    sessions: byName.has(BROADCAST_LOG) ? state : undefined,
+  };
+  return saveContent(directory, content, stamp);
+}
+
+/**
+ * Writes a set of files in the order of S63, S70 and S71: the manifest, durable before anything else
+ * begins; then the channels, and the broadcast log durable before the sessions begin. Every file lands
+ * whole beside its predecessor or not at all (S69, S72).
+ *
+ * @param landed hears of each file of channels that did
+ * @return what did not land, all of it
+ */
+export async function saveContent(
+  directory: SnapshotDirectory,
+  { stores, stored, sessions }: SnapshotContent,
+  stamp: Stamp,
+  landed: (entry: ManifestEntry) => void = () => {},
+): Promise<readonly SaveFailure[]> {
   const files = channelsFiles(stores).map(({ file, stores }) => ({
     file,
     channels: stores.map(({ channel }) => channel),
   }));
-  const withSessions = byName.has(BROADCAST_LOG);
   const manifest: ManifestEntry[] = [...files];
-  if (withSessions) manifest.push({ file: SESSIONS_FILE, channels: [] });
+  if (sessions !== undefined) manifest.push({ file: SESSIONS_FILE, channels: [] });
 
   const failures: SaveFailure[] = [];
   const names = new DirectorySync(directory);
@@ -84,16 +107,17 @@ export async function saveSnapshot(
     land(
       entry,
       FileKind.Channels,
-      (out) =>
-        encodeChannels(out, entry.channels.map((name) => asStored(byName.get(name)!, state))),
+      (out) => encodeChannels(out, entry.channels.map(stored)),
     );
   const tasks = files.map((entry) => async () => {
-    if (!await landChannels(entry) || entry.file !== LOG_FILE) return;
+    if (!await landChannels(entry)) return;
+    landed(entry);
+    if (entry.file !== LOG_FILE || sessions === undefined) return;
     // Sessions without their log would refuse the next start; older ones beside a newer log do not.
     await land(
       { file: SESSIONS_FILE, channels: [] },
       FileKind.Sessions,
-      (out) => encodeSessions(out, state.sessions, state.groups),
+      (out) => encodeSessions(out, sessions.sessions, sessions.groups),
     );
   });
   await Promise.all(Array.from({ length: FILES_AT_ONCE }, async () => {

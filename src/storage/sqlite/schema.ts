@@ -116,6 +116,10 @@ CREATE TABLE share_returned (
 ) STRICT, WITHOUT ROWID;
 `;
 
+/** Names of the eleven; other tables of the file are somebody else's (S198). */
+export const TABLE_NAMES: readonly string[] = [...TABLES.matchAll(/^CREATE TABLE (\w+)/gm)]
+  .map(([, name]) => name);
+
 /** Tables, `meta` and version in one transaction (S88): a file has all of them or none. */
 export function createSchema(database: DatabaseSync, revision: string, now: bigint): void {
   database.prepare("BEGIN IMMEDIATE").run();
