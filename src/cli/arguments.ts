@@ -4,12 +4,14 @@ import { nearestName } from "../config/unknown.ts";
 import { plain } from "../config/finding.ts";
 import type { AclCommand } from "./acl.ts";
 import { type Flag, FLAGS } from "./flags.ts";
+import { type MigrateCommand, readMigration } from "./migrate.ts";
 import { type PasswdCommand, readPasswd } from "./passwd.ts";
 
 export type Command =
   | { readonly kind: "config"; readonly file: string }
   | { readonly kind: "check-config"; readonly file: string; readonly output: boolean }
   | AclCommand
+  | MigrateCommand
   | PasswdCommand
   | { readonly kind: "version" }
   | { readonly kind: "help" };
@@ -68,6 +70,9 @@ function command(
   }
   const file = given.get(chosen)?.value ?? "";
   if (chosen === "passwd") return readPasswd(file, operands);
+  if (chosen === "snapshots-to-sqlite" || chosen === "sqlite-to-snapshots") {
+    return readMigration(chosen, [file, ...operands]);
+  }
   if (commands[0].flag.operands !== "" && file === "") {
     return { refusal: `--${chosen} names no file; write --${chosen} FILE` };
   }

@@ -68,14 +68,14 @@ export const FLAGS: readonly Flag[] = [
     name: "snapshots-to-sqlite",
     operands: "DIRECTORY DATABASE",
     command: true,
-    built: false,
+    built: true,
     doc: "move snapshots into a database",
   },
   {
     name: "sqlite-to-snapshots",
     operands: "DATABASE DIRECTORY",
     command: true,
-    built: false,
+    built: true,
     doc: "move a database into snapshots",
   },
   {

@@ -12,6 +12,7 @@ import { aclCommand } from "./acl.ts";
 import { readArguments } from "./arguments.ts";
 import { helpText } from "./flags.ts";
 import { type Input, TerminalInput } from "./input.ts";
+import { migrate } from "./migrate.ts";
 import { passwd } from "./passwd.ts";
 
 export interface Dependencies {
@@ -65,6 +66,8 @@ export async function main(argv: readonly string[], on: Dependencies): Promise<n
       return await aclCommand(command, on);
     case "passwd":
       return await passwd(command, on);
+    case "migrate":
+      return await migrate(command, on);
   }
 }
 
