@@ -133,6 +133,11 @@ export class Broker {
     this.#sweeps = new Sweeps(context, configuration, this.#channels, retained);
   }
 
+  /** Messages of the broadcast log that somebody is owed. */
+  get logLength(): number {
+    return this.#log.owed;
+  }
+
   get #logPlace(): HoldPlace {
     return { store: this.#log.store, provider: this.#sessionProvider, channel: undefined };
   }

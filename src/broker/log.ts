@@ -49,7 +49,7 @@ export class BroadcastLog {
     return this.#reported.next;
   }
 
-  /** Who waits for the removal of what nobody owes, for tests and gauges. */
+  /** Messages that somebody is owed. */
   get owed(): number {
     return this.#owers.size;
   }

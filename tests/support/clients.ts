@@ -1,6 +1,8 @@
 /** What most exchanges of the wire tests begin with. */
+import assert from "node:assert/strict";
 import type { House } from "./house.ts";
 import type { ConnectOptions, PublishOptions, SubscribeOptions } from "./mqtt_bytes.ts";
+import { sleep } from "./wait.ts";
 import type { Received, WireClient } from "./wire.ts";
 
 /** A connection with a session that outlives it; resumed if there is one. */
@@ -103,4 +105,29 @@ export async function takenAll(
 export async function nothingMore(client: WireClient): Promise<void> {
   await client.pingreq();
   await client.expectPingresp();
+}
+
+const FLOOD = "x".repeat(20_000);
+
+/**
+ * Publishes at QoS 0 to a subscriber that reads nothing until its socket takes no more: what the system
+ * buffers on the way is not the broker's to count.
+ */
+export async function stuffed(
+  house: House,
+  clientId: string,
+  writer: WireClient,
+  topic: string,
+): Promise<void> {
+  const buffered = () => house.broker.sessions.get(clientId)!.link!.buffered;
+  for (let round = 0; round < 200; round++) {
+    for (let i = 0; i < 40; i++) await published(writer, topic, FLOOD, { qos: 0 });
+    await nothingMore(writer);
+    await sleep(5);
+    const before = buffered();
+    if (before === 0) continue;
+    await sleep(50);
+    if (buffered() === before) return;
+  }
+  assert.fail("the socket took everything");
 }

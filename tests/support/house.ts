@@ -204,6 +204,11 @@ export class House implements AsyncDisposable {
     return house;
   }
 
+  /** Messages in the broadcast log, as the broker counts who is owed them. */
+  logLength(): number {
+    return this.broker.logLength;
+  }
+
   /** Rows of the database as an operator would see them. SQLite only. */
   rows(sql: string, ...values: (string | number)[]): Record<string, unknown>[] {
     const database = new DatabaseSync(this.#database, { readOnly: true });
