@@ -8,12 +8,14 @@ import { reason } from "../config/walk.ts";
 import { Acl } from "./acl/acl.ts";
 import { readAcl } from "./acl/read.ts";
 import type { DoorAccess } from "./identity.ts";
+import { loadOperators, type Operators } from "./operators.ts";
 import { type PasswordFile, readPasswordFile } from "./password_file.ts";
 
 export interface Credentials {
   /** By the name of the MQTT door. */
   readonly doors: ReadonlyMap<string, DoorAccess>;
   readonly acl: Acl | undefined;
+  readonly operators: Operators;
 }
 
 /** Reads the bytes of a file. @throws whatever the system says */
@@ -43,6 +45,7 @@ export function loadCredentials(
     acl: aclFile === undefined
       ? undefined
       : readPermissions(aclFile, configuration, readFile, findings),
+    operators: loadOperators(configuration.operations, readFile, findings),
   };
 }
 

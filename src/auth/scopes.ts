@@ -7,6 +7,7 @@ export const SCOPED_ROUTES: readonly string[] = [
   "/v1/operations/acl",
   "/v1/operations/config",
   "/v1/operations/consumers",
+  "/v1/operations/overview",
   "/v1/operations/position-lost",
   "/v1/operations/queues",
   "/v1/operations/refused",

@@ -139,6 +139,8 @@ export class Session {
   /** Charged for deliveries that wait outside the window, over all of their paths (D8.14). */
   waitingBytes = 0;
   readonly subscriptions = new Map<string, StoredSubscription>();
+  /** Those of them with a declared slice. */
+  partitioned = 0;
   /** Moves with every change of `subscriptions`: a read begun before it is read again (S19). */
   filterVersion = 0;
   readonly #grants = new Map<string, TopicGrants>();
@@ -174,12 +176,19 @@ export class Session {
 
   /** `several`: the filter reaches more than one channel. */
   subscribe(subscription: StoredSubscription, several: boolean): void {
+    this.#forgetSlice(subscription.filter);
+    if (subscription.partitions !== undefined) this.partitioned++;
     this.subscriptions.set(subscription.filter, subscription);
     if (several) this.#several.add(subscription.filter);
     this.#filtersChanged();
   }
 
+  #forgetSlice(filter: string): void {
+    if (this.subscriptions.get(filter)?.partitions !== undefined) this.partitioned--;
+  }
+
   unsubscribe(filter: string): boolean {
+    this.#forgetSlice(filter);
     const held = this.subscriptions.delete(filter);
     this.#several.delete(filter);
     if (held) this.#filtersChanged();

@@ -28,6 +28,11 @@ export class Identities {
       identify(claimed, this.#credentials.doors.get(door)!, this.checker, gone);
   }
 
+  /** As read last. */
+  get credentials(): Credentials {
+    return this.#credentials;
+  }
+
   /** Says at which doors an ACL file meets clients that nobody asks who they are (02b 7.1). */
   warn(log: Log): void {
     for (const { name } of doorsWithoutIdentity(this.configuration)) {
@@ -58,6 +63,9 @@ export class Identities {
         const files = new Set(this.configuration.mqtt.doors.map((door) => door.passwordFile));
         for (const file of files) {
           if (file !== undefined) log.info("password file", { file, users: this.#users(file) });
+        }
+        for (const { file, credentials } of new Set(fresh.operators.values())) {
+          log.info("password file of operators", { file, users: credentials.size });
         }
         if (fresh.acl === undefined) return;
         const { file, entries } = fresh.acl.document;

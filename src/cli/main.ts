@@ -20,7 +20,11 @@ export interface Dependencies {
    * Runs a broker until it stops; the exit code. Throws before anything listens when it cannot start:
    * the message says what and where in one sentence.
    */
-  readonly start: (configuration: Configuration, credentials: Credentials) => Promise<number>;
+  readonly start: (
+    configuration: Configuration,
+    credentials: Credentials,
+    settings: Settings,
+  ) => Promise<number>;
   readonly stdout: (text: string) => void;
   readonly stderr: (text: string) => void;
   readonly input: Input;
@@ -136,7 +140,7 @@ async function run(file: string, on: Dependencies): Promise<number> {
     return REFUSED;
   }
   try {
-    return await on.start(loaded.configuration, loaded.credentials);
+    return await on.start(loaded.configuration, loaded.credentials, loaded.settings);
   } catch (error) {
     on.stderr(`saguin: ${failure(error)}\n`);
     return REFUSED;

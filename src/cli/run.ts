@@ -7,7 +7,8 @@ export function run(argv: readonly string[], spawn: (name: string) => Worker): P
   return main(
     argv,
     realDependencies(
-      (configuration, credentials) => startBroker(configuration, credentials, spawn),
+      (configuration, credentials, settings) =>
+        startBroker(configuration, credentials, settings, spawn),
       EMPTY_FILE_PAGES * PAGE_SIZE,
     ),
   );

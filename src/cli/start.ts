@@ -4,6 +4,7 @@ import type { Context } from "../broker/context.ts";
 import { Counters } from "../broker/counters.ts";
 import { AckDrain } from "../broker/drain.ts";
 import type { Configuration } from "../config/configuration.ts";
+import type { Settings } from "../config/settings.ts";
 import { Admission } from "../mqtt/doors/admission.ts";
 import { Door } from "../mqtt/doors/door.ts";
 import { systemClock } from "../platform/clock.ts";
@@ -15,6 +16,7 @@ import { REVISION, VERSION } from "../version.ts";
 import { removePidFile, writePidFile } from "./pid_file.ts";
 import { AmqpService } from "./amqp.ts";
 import { Identities } from "./identities.ts";
+import { OperationsService } from "./operations.ts";
 import { makeProviders } from "./providers.ts";
 import { reload, reloadDoor, reloadLogLevel } from "./reload.ts";
 
@@ -32,9 +34,11 @@ const FAILED = 1;
 export async function startBroker(
   configuration: Configuration,
   credentials: Credentials,
+  settings: Settings,
   spawn: (name: string) => Worker,
 ): Promise<number> {
   const clock = systemClock;
+  const startedAt = clock.monotonic();
   const log = new LogfmtLog(
     configuration.brokerId,
     configuration.logLevel,
@@ -63,8 +67,12 @@ export async function startBroker(
   const amqp = configuration.amqp === undefined
     ? undefined
     : new AmqpService(configuration.amqp, identities);
+  const operations = configuration.operations === undefined
+    ? undefined
+    : new OperationsService(configuration.operations, identities, { clock, timers, log });
   const parts = [
     ...doors.map(reloadDoor),
+    ...operations === undefined ? [] : [() => operations.reread()],
     () => identities.reread(),
     ...amqp === undefined ? [] : [() => amqp.reread()],
     reloadLogLevel(log, configuration),
@@ -73,6 +81,7 @@ export async function startBroker(
   try {
     for (const door of doors) door.bind();
     amqp?.bind();
+    operations?.bind();
     const providers = makeProviders(configuration, {
       clock,
       timers,
@@ -88,8 +97,10 @@ export async function startBroker(
     const admission = new Admission(configuration.limits.maxConnections);
     serve(broker, configuration, doors, admission, identities);
     amqp?.serve(context, admission);
+    operations?.serve({ broker, configuration, settings, version: VERSION, startedAt, timers });
     log.info("the broker is running", { version: VERSION, revision: REVISION, pid: Deno.pid });
     const code = await stop.requested;
+    operations?.stop();
     const whole = await shutDown(broker, doors, amqp, log);
     if (configuration.pidFile !== undefined) removePidFile(configuration.pidFile);
     log.info("the broker has stopped");
@@ -98,6 +109,7 @@ export async function startBroker(
     stop.close();
     for (const door of doors) door.stopAccepting();
     amqp?.stopAccepting();
+    operations?.stop();
     timers.stop();
   }
 }

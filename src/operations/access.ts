@@ -16,12 +16,6 @@ export interface Peer {
   readonly certificate: { readonly name: string | undefined } | undefined;
 }
 
-/** What is in force at one door. */
-export interface DoorOperators {
-  /** Undefined: the door has no password file. */
-  readonly operators: PasswordFile | undefined;
-}
-
 /** Served, or an answer; `why` is for the log and holds nothing of a credential. */
 export type Decision =
   | { readonly served: true }
@@ -42,12 +36,16 @@ const OPEN_TO_NAMED = "/metrics";
 /** The page holds no figure by itself: it asks the routes, each with its own scope. */
 const OPEN_TO_OPERATORS = "/";
 
-/** The order of 05 section 4.3 from its third step on; `/health` never comes here. */
+/**
+ * The order of 05 section 4.3 from its third step on; `/health` never comes here.
+ *
+ * @param operators the file in force at the door; undefined where it has none
+ */
 export async function decide(
   head: RequestHead,
   path: string,
   peer: Peer,
-  { operators }: DoorOperators,
+  operators: PasswordFile | undefined,
   checker: PasswordChecker,
 ): Promise<Decision> {
   if (operators !== undefined && head.fields.has("authorization")) {

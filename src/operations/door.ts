@@ -1,4 +1,3 @@
-import type { PasswordFile } from "../auth/password_file.ts";
 import type { Address, OperationsDoor } from "../config/configuration.ts";
 import type { ByteLink } from "../mqtt/doors/byte_link.ts";
 import { ConnLink } from "../mqtt/doors/conn_link.ts";
@@ -9,7 +8,7 @@ import { UnixSocket } from "../mqtt/doors/unix_socket.ts";
 import type { Clock } from "../platform/clock.ts";
 import { errorText, type Log } from "../platform/log.ts";
 import type { Timers } from "../platform/timers.ts";
-import type { DoorOperators, Peer } from "./access.ts";
+import type { Peer } from "./access.ts";
 import { HttpConnection } from "./http/connection.ts";
 import type { HttpRequest, HttpResponse } from "./http/message.ts";
 
@@ -29,11 +28,17 @@ export const MOST_CONNECTIONS = 64;
 const HANDSHAKE_MS = 10_000;
 
 /** A request, and what its connection says of whoever sent it. */
-export type Answer = (
-  request: HttpRequest,
-  peer: Peer,
-  door: Door,
-) => Promise<HttpResponse>;
+export type Answer = (request: HttpRequest, peer: Peer) => Promise<HttpResponse>;
+
+/** What a reload has read for one door and not yet put into force. */
+export interface Renewal {
+  /** When the door's certificate ends; undefined for a door without TLS. */
+  readonly expires: Date | undefined;
+  /** Cannot fail. Later connections are served by what was read. */
+  apply(): void;
+}
+
+const NOTHING_TO_RENEW: Renewal = { expires: undefined, apply: () => {} };
 
 export interface DoorSurroundings {
   readonly clock: Clock;
@@ -45,7 +50,7 @@ export interface DoorSurroundings {
  * One operations listener. Its files are read when it is made and its address is opened by `bind`, both
  * before storage is touched; it accepts only once the broker runs.
  */
-export class Door implements DoorOperators {
+export class Door {
   readonly #terminator: TlsTerminator | undefined;
   #listener: Deno.Listener | undefined;
   #socket: UnixSocket | undefined;
@@ -55,13 +60,9 @@ export class Door implements DoorOperators {
   /** Connections that are not served yet: a handshake, a PROXY header. */
   readonly #opening = new Set<ByteLink>();
 
-  /**
-   * @param operators the password file in force, already read
-   * @throws Error with one sentence naming the door, the key and the file
-   */
+  /** @throws Error with one sentence naming the door, the key and the file */
   constructor(
     readonly configuration: OperationsDoor,
-    readonly operators: PasswordFile | undefined,
     private readonly on: DoorSurroundings,
   ) {
     if (configuration.kind === "tcp" && configuration.tls !== undefined) {
@@ -146,7 +147,7 @@ export class Door implements DoorOperators {
     const connection = new HttpConnection(opened.link, {
       clock,
       timers,
-      answer: (request) => answer(request, peer, this),
+      answer: (request) => answer(request, peer),
       failed: (error) =>
         log.error("a request of the operations listener failed on an internal error", {
           listener: this.configuration.name,
@@ -197,6 +198,17 @@ export class Door implements DoorOperators {
       return { link: carried.link, peer: { kind, certificate } };
     }
     return { link, peer: { kind, certificate: undefined } };
+  }
+
+  /**
+   * Reads the certificate files again.
+   * @throws Error with one sentence naming the door, the key and the file; nothing has changed then
+   */
+  renew(): Renewal {
+    const { configuration } = this;
+    if (configuration.kind === "unix" || configuration.tls === undefined) return NOTHING_TO_RENEW;
+    const material = readTlsFiles(configuration.tls, configuration.path);
+    return { expires: material.expires, apply: () => this.#terminator!.renew(material) };
   }
 
   /** No new connections from now on, and no further requests. Idempotent. */

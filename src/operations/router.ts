@@ -1,7 +1,7 @@
 import type { PasswordChecker } from "../auth/password_checker.ts";
+import type { PasswordFile } from "../auth/password_file.ts";
 import type { Log } from "../platform/log.ts";
 import { CHALLENGE, decide, type Decision, type Peer } from "./access.ts";
-import type { Door } from "./door.ts";
 import { type HttpRequest, type HttpResponse, textResponse } from "./http/message.ts";
 
 /** What a path answers with. */
@@ -16,6 +16,14 @@ export interface Route {
 /** Routes by path; one that ends in `/` stands for the paths with one level more. */
 export type Routes = ReadonlyMap<string, Route>;
 
+/** The door that a request came in by. */
+export interface Entrance {
+  /** Its name, for logs. */
+  readonly name: string;
+  /** The file in force there; undefined where it has none. */
+  readonly operators: PasswordFile | undefined;
+}
+
 /** Finds the route, then asks who is asking, then answers (05 section 4.3). */
 export class Router {
   constructor(
@@ -24,7 +32,7 @@ export class Router {
     private readonly log: Log,
   ) {}
 
-  async answer(request: HttpRequest, peer: Peer, door: Door): Promise<HttpResponse> {
+  async answer(request: HttpRequest, peer: Peer, door: Entrance): Promise<HttpResponse> {
     const found = this.#find(request.path);
     if (found === undefined) return textResponse(404, "there is no such route\n");
     const { route, rest } = found;
@@ -35,7 +43,8 @@ export class Router {
       ]);
     }
     if (route.open === undefined) {
-      const decision = await decide(request.head, request.path, peer, door, this.checker);
+      const { head, path } = request;
+      const decision = await decide(head, path, peer, door.operators, this.checker);
       if (!decision.served) return this.#refuse(request, door, decision);
     }
     return await route.answer(request, rest);
@@ -53,10 +62,10 @@ export class Router {
 
   #refuse(
     request: HttpRequest,
-    door: Door,
+    door: Entrance,
     { status, text, why, user }: Decision & { readonly served: false },
   ): HttpResponse {
-    const fields = { listener: door.configuration.name, status, user, reason: why };
+    const fields = { listener: door.name, status, user, reason: why };
     // Browsers ask without a password first, and again with one.
     if (status === 401 && !request.head.fields.has("authorization")) {
       this.log.debug("asked for a password on the operations listener", fields);

@@ -34,6 +34,9 @@ class HeapEntry implements Timer {
 }
 
 export class HeapTimers implements Timers {
+  /** Timers that have fired since the start, and the sum of how late they were. */
+  fired = 0;
+  lateMs = 0;
   #heap: HeapEntry[] = [];
   #order = 0;
   #native: ReturnType<typeof setTimeout> | undefined;
@@ -85,6 +88,8 @@ export class HeapTimers implements Timers {
     while (this.#heap.length > 0 && this.#heap[0].due <= now) {
       const entry = this.#heap[0];
       this.remove(entry);
+      this.fired++;
+      this.lateMs += now - entry.due;
       try {
         entry.fire();
       } catch (error) {

@@ -15,9 +15,9 @@ async function run(
 ) {
   const outcome = { stdout: "", stderr: "", started: undefined as Configuration | undefined };
   const code = await main(argv, {
-    start: (configuration, credentials) => {
+    start: (configuration, credentials, settings) => {
       outcome.started = configuration;
-      return start(configuration, credentials);
+      return start(configuration, credentials, settings);
     },
     stdout: (text) => outcome.stdout += text,
     stderr: (text) => outcome.stderr += text,

@@ -35,7 +35,7 @@ async function status(
   headers: Readonly<Record<string, string | readonly string[]>> = {},
 ): Promise<number> {
   const request = head({ Host: "127.0.0.1:9090", ...headers });
-  const decision = await decide(request, path, peer, { operators: file }, new PasswordChecker());
+  const decision = await decide(request, path, peer, file, new PasswordChecker());
   return decision.served ? 200 : decision.status;
 }
 

@@ -65,12 +65,11 @@ export function openDoor(
       tls: undefined,
       ...configuration,
     } as OperationsDoor,
-    users,
     { clock: time, timers: time, log },
   );
   door.bind();
   const router = new Router(routes, new PasswordChecker(), log);
-  door.serve((request, peer, at) => router.answer(request, peer, at));
+  door.serve((request, peer) => router.answer(request, peer, { name: "tcp", operators: users }));
   const port = Number(/\d+$/.exec(door.address)?.[0] ?? 0);
   return {
     door,

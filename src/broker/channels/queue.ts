@@ -395,8 +395,9 @@ export class QueueChannel implements WorkerEvents {
     if (outcome === "spent") {
       await this.moves.moveHeld(offer, "attempts_exhausted", undefined);
     } else if (outcome === "available") {
-      if (loss === "return") this.statistics.returned++;
-      else if (loss === "timeout") this.statistics.redelivered++;
+      // A connection that ends returns what it held (D14.19).
+      if (loss === "timeout") this.statistics.redelivered++;
+      else this.statistics.returned++;
       this.#armTick();
     }
   }

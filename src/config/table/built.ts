@@ -3,7 +3,6 @@
  * building its room takes the line away and adds a reader of the resolved value, nothing else.
  */
 export const NOT_BUILT: readonly string[] = [
-  "broker.operations",
   "bridges",
   "ingest",
 ];

@@ -1,11 +1,10 @@
 /** The operators' password files: read at the start and on a reload, all or none (05 section 4.1). */
-import { type PasswordFile, readPasswordFile } from "../auth/password_file.ts";
 import type { OperationsConfiguration } from "../config/configuration.ts";
 import type { Findings } from "../config/finding.ts";
-import { list } from "../config/reading.ts";
 import { reason } from "../config/walk.ts";
+import { type PasswordFile, readPasswordFile } from "./password_file.ts";
 
-/** Password files by path. */
+/** The file in force at each operations door that has one, by the door's name. */
 export type Operators = ReadonlyMap<string, PasswordFile>;
 
 /**
@@ -15,15 +14,17 @@ export type Operators = ReadonlyMap<string, PasswordFile>;
  * @param readFile the bytes of a file; throws whatever the system says
  */
 export function loadOperators(
-  { doors }: OperationsConfiguration,
+  operations: OperationsConfiguration | undefined,
   readFile: (path: string) => Uint8Array,
   findings: Findings,
 ): Operators {
-  const files = new Map<string, PasswordFile>();
+  const operators = new Map<string, PasswordFile>();
+  const doors = operations?.doors ?? [];
   for (const path of new Set(doors.map(({ passwordFile }) => passwordFile))) {
     if (path === undefined) continue;
     const place = { file: path, line: 1, column: 1 };
-    const names = list(doors.filter((door) => door.passwordFile === path).map((door) => door.path));
+    const of = doors.filter((door) => door.passwordFile === path);
+    const names = of.map((door) => door.path).join(" and ");
     let bytes: Uint8Array;
     try {
       bytes = readFile(path);
@@ -34,11 +35,11 @@ export function loadOperators(
     }
     const file = readPasswordFile(bytes, path, "operators", findings);
     if (file.credentials.size === 0 && !file.faulty) {
-      const says =
-        `names no user, and ${names} admits nobody else; add one with saguin --passwd add`;
+      const says = `names no user, and nobody else is admitted at ${names}; ` +
+        "add one with saguin --passwd add";
       findings.add(place, undefined, says);
     }
-    files.set(path, file);
+    for (const { name } of of) operators.set(name, file);
   }
-  return files;
+  return operators;
 }
