@@ -26,7 +26,7 @@ TESTS = $(shell grep -rl --include='*.ts' --exclude-dir=support --exclude-dir=in
 	'Deno\.test' tests)
 TYPED = $(wildcard main.ts) $(shell find src tests bench -name '*.ts')
 
-.PHONY: run test check interop bench bench-smoke ci clean dependencies
+.PHONY: run test check interop bench bench-smoke campaign ci clean dependencies
 
 run: bin/saguin run/saguin.yaml
 	exec bin/saguin --config run/saguin.yaml
@@ -56,6 +56,13 @@ bench-smoke: bin/saguin
 	bench/support/peers.sh
 	$(DENO) run --allow-all --cached-only bench/publish.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/idle.ts --smoke
+
+# The seeded campaigns (kills under load, malformed streams, fuzzing, random steps) at ten times their
+# length in CI. Their seeds are printed; SAGUIN_SEED repeats one.
+campaign: bin/saguin
+	SAGUIN_CAMPAIGN=10 $(DENO) test --allow-all --cached-only --no-check tests/crash/ \
+	tests/wire/malformed_streams_test.ts tests/mqtt/codec/fuzz_test.ts \
+	tests/storage/conformance/random_test.ts
 
 ci: check test interop bench-smoke
 

@@ -9,9 +9,10 @@ import { sleep, until } from "../support/wait.ts";
 import { DurableReader, type Manner } from "./durable_reader.ts";
 import { Ledger } from "./ledger.ts";
 import { Publisher } from "./publisher.ts";
+import { CAMPAIGN } from "../support/campaign.ts";
 
 const PUBLISHERS = 8;
-const KILLS = 50;
+const KILLS = 50 * CAMPAIGN;
 /**
  * The moment of the kill: so long after every publisher has its first PUBACK, or, in some rounds, after
  * they began to connect.

@@ -7,8 +7,9 @@ import { join, type Level, variable } from "../support/mqtt_bytes.ts";
 import { Random, seeded } from "../support/random.ts";
 import { until, within } from "../support/wait.ts";
 import { WireClient } from "../support/wire.ts";
+import { CAMPAIGN } from "../support/campaign.ts";
 
-const STREAMS = 10_000;
+const STREAMS = 10_000 * CAMPAIGN;
 /** Streams under way at a time. */
 const ABREAST = 40;
 /** What the broker may take to close a connection whose client said all it had to say. */

@@ -4,8 +4,9 @@ import { MalformedPacket } from "../../../src/mqtt/codec/fault.ts";
 import type { InboundPacket } from "../../../src/mqtt/packet.ts";
 import { bytesOf, generateStream, mutate } from "../../support/generate_packets.ts";
 import { type Random, seeded } from "../../support/random.ts";
+import { CAMPAIGN } from "../../support/campaign.ts";
 
-const STREAMS = 10_000;
+const STREAMS = 10_000 * CAMPAIGN;
 const LIMITS = { maximumPacketSize: 8192, maximumConnectSize: 2048 };
 /** The level of an oversize CONNECT stands at most this far into it. */
 const LONGEST_OPENING = 14;

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { memory } from "./memory_subject.ts";
 import { atStart, type Deliveries, Dice, draw, everything } from "./random_steps.ts";
 import { sqliteWithoutReaders, sqliteWithReaders } from "./sqlite_subject.ts";
+import { CAMPAIGN } from "../../support/campaign.ts";
 
-const SEEDS = 20;
+const SEEDS = 20 * CAMPAIGN;
 const STEPS = 300;
 /** After so many steps everything both hold is compared, and once more after a restart of both. */
 const STEPS_A_RUN = 75;
