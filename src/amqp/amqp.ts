@@ -2,9 +2,10 @@ import type { Context } from "../broker/context.ts";
 import type { AmqpConfiguration } from "../config/configuration.ts";
 import type { Provider } from "../storage/contract.ts";
 import type { ConnectionContext } from "./connection.ts";
+import { Crossing, type CrossingSurroundings } from "./crossing.ts";
 import { Declarations } from "./declarations.ts";
 import type { Access } from "./login.ts";
-import { type Elsewhere, Publishing } from "./publishing.ts";
+import { Publishing } from "./publishing.ts";
 import { recover } from "./recovery.ts";
 import { VirtualHost } from "./virtual_host.ts";
 
@@ -12,12 +13,13 @@ import { VirtualHost } from "./virtual_host.ts";
 export class Amqp {
   readonly host: VirtualHost;
   readonly declarations: Declarations;
-  publishing: Publishing;
+  readonly publishing: Publishing;
 
   private constructor(
     private readonly configuration: AmqpConfiguration,
     private readonly context: Context,
     provider: Provider,
+    broker: Pick<CrossingSurroundings, "publisher" | "access">,
   ) {
     const { vhost: name, maxReady, maxReadyBytes, maxObjects } = configuration;
     const { ackCommitIntervalMs, timers, log, ids } = context;
@@ -26,22 +28,23 @@ export class Amqp {
       { provider, timers, log, ids },
     );
     this.declarations = new Declarations(this.host);
-    this.publishing = new Publishing(this.host, undefined);
+    const { publisher, access } = broker;
+    const surroundings = { publisher, access, limits: context.limits };
+    const crossing = new Crossing(this.host, surroundings, configuration.crossing);
+    this.publishing = new Publishing(this.host, crossing);
+    if (configuration.crossing) publisher.copying = crossing;
   }
 
   /**
-   * Brings back what is stored (A59). `join` is called before that, to add what other parts of the
-   * broker contribute.
-   * @throws StorageFailure
+   * Brings back what is stored (A59), and joins what MQTT publishes. @throws StorageFailure
    */
   static async open(
     configuration: AmqpConfiguration,
     context: Context,
     provider: Provider,
-    join: (host: VirtualHost) => Elsewhere | undefined = () => undefined,
+    broker: Pick<CrossingSurroundings, "publisher" | "access">,
   ): Promise<Amqp> {
-    const amqp = new Amqp(configuration, context, provider);
-    amqp.publishing = new Publishing(amqp.host, join(amqp.host));
+    const amqp = new Amqp(configuration, context, provider, broker);
     const { queues, messages, dropped, orphans } = await recover(amqp.host);
     context.log.info("AMQP recovered what is stored", {
       queues,

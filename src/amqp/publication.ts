@@ -1,6 +1,8 @@
 import type { AmqpRow, AmqpStore } from "../storage/amqp.ts";
+import type { Copies } from "../broker/copies.ts";
+import type { Answerer } from "../broker/publish.ts";
 import type { Refusal as MqttRefusal } from "../broker/reason.ts";
-import type { PublishEntry, StorageFailure } from "../storage/contract.ts";
+import type { Provider, PublishEntry, StorageFailure } from "../storage/contract.ts";
 import type { AmqpMessage } from "./message.ts";
 import type { AmqpQueue, QueueEntry } from "./queues/queue.ts";
 
@@ -16,7 +18,7 @@ export type Outcome = "stored" | StorageFailure | MqttRefusal;
  * One message on its way into the queues it was routed to: stored first where it has to be, then ready
  * in memory, or nothing of it at all (T4, T5).
  */
-export class Publication implements PublishEntry {
+export class Publication implements PublishEntry, Copies, Answerer {
   /** Empty when nothing has to be stored. */
   rows: readonly AmqpRow[] = NO_ROWS;
   bytes = 0;
@@ -26,9 +28,17 @@ export class Publication implements PublishEntry {
   takenElsewhere = false;
   readonly #entries: QueueEntry[] = [];
   readonly #pushedOut: QueueEntry[] = [];
+  #written = false;
 
-  /** @param decided runs once, in the turn in which the outcome is known */
-  constructor(readonly message: AmqpMessage, private readonly decided: () => void) {}
+  /**
+   * @param provider of the rows
+   * @param decided runs once, in the turn in which the outcome is known
+   */
+  constructor(
+    readonly message: AmqpMessage,
+    readonly provider: Provider,
+    private readonly decided: () => void,
+  ) {}
 
   /** Whether anybody takes it. */
   get routed(): boolean {
@@ -76,15 +86,38 @@ export class Publication implements PublishEntry {
     this.decided();
   }
 
+  // --------------------------------------------------- where it crosses over into MQTT (B3, B8)
+
+  accepted(): void {}
+
+  refused(written: boolean): void {
+    this.#written = written;
+  }
+
+  answered(_token: number, refusal: MqttRefusal | undefined): void {
+    this.decide(refusal ?? "stored");
+  }
+
+  // ------------------------------------------------------------------------------ the outcome
+
   /** Makes the copies ready; the caller keeps the order of publishes (A46). */
   enqueue(): void {
     for (const entry of this.#entries) entry.source.enqueue(entry);
     for (const entry of this.#pushedOut) entry.source.left(entry);
   }
 
-  /** Nothing was stored: nothing was published. */
+  /**
+   * Nothing was published. What was stored all the same, by a provider that could not know, goes again;
+   * what that has pushed out is gone.
+   */
   withdraw(): void {
-    for (const entry of this.#entries) entry.source.withdraw(entry);
-    for (const entry of this.#pushedOut) entry.source.stays(entry);
+    for (const entry of this.#entries) {
+      if (this.#written) entry.source.remove(entry);
+      entry.source.withdraw(entry);
+    }
+    for (const entry of this.#pushedOut) {
+      if (this.#written) entry.source.left(entry);
+      else entry.source.stays(entry);
+    }
   }
 }

@@ -25,7 +25,7 @@ export class Publishing {
 
   constructor(
     private readonly host: VirtualHost,
-    private readonly elsewhere: Elsewhere | undefined,
+    private readonly elsewhere: Elsewhere,
   ) {}
 
   /**
@@ -42,8 +42,8 @@ export class Publishing {
     const { exchange: exchangeName, routingKey } = message;
     let queues = NO_QUEUES;
     if (exchangeName === DEFAULT_EXCHANGE) {
-      if (host.jobQueues.has(routingKey) && elsewhere !== undefined) {
-        const publication = new Publication(message, decided);
+      if (host.jobQueues.has(routingKey)) {
+        const publication = new Publication(message, host.provider, decided);
         return elsewhere.enqueue(publication, routingKey, user) ?? publication;
       }
       const queue = host.queues.get(routingKey);
@@ -53,19 +53,16 @@ export class Publishing {
       if (exchange === undefined) return noExchange(host, exchangeName);
       queues = exchange.route(routingKey);
     }
-    const publication = new Publication(message, decided);
-    const { store } = host;
+    const publication = new Publication(message, host.provider, decided);
+    const { store, provider } = host;
     for (const queue of queues) publication.enter(queue, host.nextSeq(), persistent, store);
     const crosses = exchangeName === CROSSING_EXCHANGE &&
-      elsewhere?.cross(publication, persistent, user) === true;
-    if (!crosses) this.#submit(publication);
-    return publication;
-  }
-
-  #submit(publication: Publication): void {
-    if (publication.rows.length === 0) return publication.settled(undefined);
-    const { provider } = this.host;
-    provider.submit(publication);
+      elsewhere.cross(publication, persistent, user);
+    if (!crosses) {
+      if (publication.rows.length === 0) publication.settled(undefined);
+      else provider.submit(publication);
+    }
     if (!provider.accepting) this.saturated = true;
+    return publication;
   }
 }

@@ -7,8 +7,9 @@ import {
   type PublishRow,
   StorageFailure,
 } from "../storage/contract.ts";
-import { type Message, recordSize } from "../storage/record.ts";
+import { type Message, recordSize, type StoredRecord } from "../storage/record.ts";
 import type { Context } from "./context.ts";
+import type { Copies } from "./copies.ts";
 import {
   type Answerer,
   mayPublish,
@@ -265,12 +266,36 @@ export class ExactlyOnce {
   ): Promise<typeof Reason.Success | typeof Reason.PacketIdentifierNotFound> {
     const { place, packetId } = exchange;
     await this.#ahead(session, exchange);
-    const record = await place.store.releaseHold(session.clientId, packetId);
-    if (record === undefined) return Reason.PacketIdentifierNotFound;
+    const copies = await this.#copies(session, exchange);
+    const together = copies?.provider === place.provider ? copies.rows : undefined;
+    let record: StoredRecord | undefined;
+    let apart = false;
+    try {
+      if (copies !== undefined && together === undefined) {
+        await storeApart(copies);
+        apart = true;
+      }
+      record = await place.store.releaseHold(session.clientId, packetId, together);
+    } catch (error) {
+      copies?.refused(apart);
+      throw error;
+    }
+    if (record === undefined) {
+      copies?.refused(apart);
+      return Reason.PacketIdentifierNotFound;
+    }
     const { offset, message } = record;
+    copies?.accepted();
     if (place.channel === undefined) this.publisher.releasedBroadcast(offset, message);
     else this.publisher.releasedRecord(place.channel, offset, message);
     return Reason.Success;
+  }
+
+  /** The copies that appear with the release, once (07 P5). */
+  async #copies(session: Session, { place, packetId }: Exchange): Promise<Copies | undefined> {
+    if (this.publisher.copying === undefined || place.channel?.kind === "queue") return undefined;
+    const message = await place.store.held(session.clientId, packetId);
+    return message === undefined ? undefined : this.publisher.copies(message);
   }
 
   /**
@@ -316,6 +341,15 @@ export class ExactlyOnce {
       });
     };
   }
+}
+
+/** Copies that another provider keeps are stored first (07 T1). @throws StorageFailure */
+async function storeApart({ provider, rows, bytes }: Copies): Promise<void> {
+  if (rows.length === 0) return;
+  const failure = await new Promise<StorageFailure | undefined>((settled) =>
+    provider.submit({ rows, bytes, settled })
+  );
+  if (failure !== undefined) throw failure;
 }
 
 class HoldEntry implements PublishEntry {

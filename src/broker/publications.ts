@@ -7,6 +7,7 @@ import type {
 } from "../storage/contract.ts";
 import { type Message, type Offset, ownedMessage, recordSize } from "../storage/record.ts";
 import type { Audience } from "./broadcast.ts";
+import type { Copies } from "./copies.ts";
 import type { BroadcastLog, Debt } from "./log.ts";
 import type { Answerer, Publisher } from "./publish.ts";
 import type { Channel } from "./routes.ts";
@@ -71,6 +72,13 @@ export class ChannelPublication implements PublishEntry {
   }
 }
 
+/** Rows of one publish that one provider keeps. */
+interface Part {
+  readonly home: Provider;
+  readonly rows: readonly PublishRow[];
+  readonly bytes: number;
+}
+
 /**
  * A row that the publisher is answered for, and a log row that yields: a log without room loses the
  * message for those it was owed to and refuses nobody (D8.15, 02b section 15). One transaction where
@@ -79,6 +87,7 @@ export class ChannelPublication implements PublishEntry {
 abstract class LoggedPublication {
   #pending = 0;
   #failure: StorageFailure | undefined;
+  #copiesWritten = false;
 
   constructor(
     protected readonly publisher: Publisher,
@@ -87,6 +96,8 @@ abstract class LoggedPublication {
     private readonly token: number,
   ) {}
 
+  /** What else is written with it, and required as well; undefined for nothing. */
+  protected abstract readonly copies: Copies | undefined;
   /** Undefined for a broadcast. */
   protected abstract readonly destination: Channel | undefined;
   /** The row whose failure refuses the publish; undefined when only the log keeps it. */
@@ -100,43 +111,71 @@ abstract class LoggedPublication {
   protected abstract answered(logged: boolean): void;
   /** The log had no room for its row. */
   protected abstract lost(): void;
+  /** Refused: nothing is delivered. */
+  protected refused(): void {}
 
   submit(): void {
-    const { required, logRow, publisher } = this;
-    const home = required === undefined ? undefined : publisher.homeOf(required.store);
+    const { logRow, publisher } = this;
     const logHome = logRow === undefined ? undefined : publisher.homeOf(logRow.store);
     this.#pending = 1;
-    if (required !== undefined && logRow !== undefined && home === logHome) {
-      this.#together(home!, required, logRow);
-    } else {
-      if (required !== undefined) this.#alone(home!, required);
-      if (logRow !== undefined) this.#logAlone(logHome!, logRow);
+    let logged = logRow === undefined;
+    for (const part of this.#requiredParts()) {
+      if (logged || part.home !== logHome) this.#alone(part);
+      else {
+        logged = true;
+        this.#together(part, logRow!);
+      }
     }
+    if (!logged) this.#logAlone(logHome!, logRow!);
     this.#done(undefined);
   }
 
-  #together(home: Provider, required: Row, logRow: LogRow): void {
-    this.#enter(home, [required, logRow], (failure) => {
+  /** What the publish cannot do without, by provider. */
+  #requiredParts(): readonly Part[] {
+    const { required, copies, publisher } = this;
+    const parts: Part[] = [];
+    if (required !== undefined) {
+      const home = publisher.homeOf(required.store);
+      parts.push({ home, rows: [required], bytes: recordSize(this.message) });
+    }
+    if (copies === undefined || copies.rows.length === 0) return parts;
+    const { provider: home, rows, bytes } = copies;
+    if (parts[0]?.home !== home) parts.push({ home, rows, bytes });
+    else parts[0] = { home, rows: [required!, ...rows], bytes: parts[0].bytes + bytes };
+    return parts;
+  }
+
+  #together(part: Part, logRow: LogRow): void {
+    const { home, rows, bytes } = part;
+    this.#enter(home, [...rows, logRow], bytes + recordSize(this.message), (failure) => {
       if (failure?.kind !== "full") {
-        if (failure === undefined) this.requiredStored();
+        if (failure === undefined) this.#partStored(part);
         return this.#done(failure);
       }
-      // One of the two found no room: the log's may go.
+      // One of them found no room: the log's may go.
       this.lost();
-      this.#alone(home, required);
+      this.#alone(part);
       this.#done(undefined);
     });
   }
 
-  #alone(home: Provider, required: Row): void {
-    this.#enter(home, [required], (failure) => {
-      if (failure === undefined) this.requiredStored();
+  #alone(part: Part): void {
+    const { home, rows, bytes } = part;
+    this.#enter(home, rows, bytes, (failure) => {
+      if (failure === undefined) this.#partStored(part);
       this.#done(failure);
     });
   }
 
+  #partStored({ rows, home }: Part): void {
+    if (rows[0] === this.required) this.requiredStored();
+    if (home === this.copies?.provider && rows.includes(this.copies.rows[0])) {
+      this.#copiesWritten = true;
+    }
+  }
+
   #logAlone(home: Provider, logRow: LogRow): void {
-    this.#enter(home, [logRow], (failure) => {
+    this.#enter(home, [logRow], recordSize(this.message), (failure) => {
       if (failure?.kind === "full") this.lost();
       this.#done(failure?.kind === "full" ? undefined : failure);
     });
@@ -144,11 +183,11 @@ abstract class LoggedPublication {
 
   #enter(
     home: Provider,
-    rows: readonly Row[],
+    rows: readonly PublishRow[],
+    bytes: number,
     settled: (failure: StorageFailure | undefined) => void,
   ): void {
     this.#pending++;
-    const bytes = recordSize(this.message) * rows.length;
     this.publisher.submit(home, { rows, bytes, settled });
   }
 
@@ -158,9 +197,12 @@ abstract class LoggedPublication {
     const { publisher, message } = this;
     if (this.#failure !== undefined) {
       const { topic, clientId } = message;
+      this.copies?.refused(this.#copiesWritten);
       publisher.failed(topic, clientId, this.answerer, this.token, this.#failure);
+      this.refused();
       return;
     }
+    this.copies?.accepted();
     publisher.stored(this.destination, this.answerer, this.token);
     this.answered((this.logRow?.offset ?? 0) > 0);
   }
@@ -178,6 +220,8 @@ export class BroadcastPublication extends LoggedPublication {
   readonly #debts: readonly Debt[];
   readonly #liveGroups: readonly ShareGroup[];
   readonly #unmatched: boolean;
+  /** Delivers in the client's turn; undefined when nothing has to be waited for. */
+  #inTurn: ((deliver: () => void) => void) | undefined;
 
   constructor(
     publisher: Publisher,
@@ -186,6 +230,7 @@ export class BroadcastPublication extends LoggedPublication {
     groups: readonly ShareGroup[],
     answerer: Answerer,
     token: number,
+    protected readonly copies: Copies | undefined,
   ) {
     super(publisher, message, answerer, token);
     const { broadcast, log, retained } = publisher.destinations;
@@ -203,6 +248,15 @@ export class BroadcastPublication extends LoggedPublication {
       : { kind: "append", store: log.store, message, offset: 0 };
   }
 
+  override submit(): void {
+    const { liveOrder } = this.publisher;
+    const { clientId } = this.message;
+    const stores = this.required !== undefined || this.logRow !== undefined ||
+      this.copies !== undefined;
+    if (stores || !liveOrder.idle(clientId)) this.#inTurn = liveOrder.enter(clientId);
+    super.submit();
+  }
+
   protected requiredStored(): void {}
 
   protected lost(): void {
@@ -210,17 +264,31 @@ export class BroadcastPublication extends LoggedPublication {
   }
 
   protected answered(logged: boolean): void {
-    const { broadcast, log } = this.publisher.destinations;
+    const { log } = this.publisher.destinations;
     if (this.#unmatched) this.publisher.countUnmatched();
     if (logged) log.recorded(this.logRow!.offset, this.message, this.#debts);
-    broadcast.deliver(this.message, this.#audience.live);
-    if (this.#liveGroups.length === 0) return;
+    if (this.#inTurn === undefined) return this.#deliver(this.message);
+    // It may wait for an earlier one, and a read buffer does not.
     const owned = ownedMessage(this.message);
+    this.#inTurn(() => this.#deliver(owned));
+  }
+
+  protected override refused(): void {
+    this.#inTurn?.(() => {});
+  }
+
+  #deliver(message: Message): void {
+    this.publisher.destinations.broadcast.deliver(message, this.#audience.live);
+    if (this.#liveGroups.length === 0) return;
+    const owned = ownedMessage(message);
     for (const group of this.#liveGroups) group.offer(owned, false);
   }
 }
 
-/** A channel record that shared groups get too: through the log where they hold messages (D9.5). */
+/**
+ * A channel record that others get too: shared groups, through the log where they hold messages (D9.5),
+ * and whoever takes copies.
+ */
 export class GroupedPublication extends LoggedPublication {
   protected readonly destination: Channel;
   protected readonly required: Row;
@@ -234,6 +302,7 @@ export class GroupedPublication extends LoggedPublication {
     private readonly groups: readonly ShareGroup[],
     answerer: Answerer,
     token: number,
+    protected readonly copies: Copies | undefined,
   ) {
     super(publisher, message, answerer, token);
     this.destination = channel;
@@ -255,6 +324,7 @@ export class GroupedPublication extends LoggedPublication {
   protected answered(logged: boolean): void {
     const { log } = this.publisher.destinations;
     if (logged) log.recorded(this.logRow!.offset, this.logRow!.message, this.#holding);
+    if (this.groups.length === this.#holding.length) return;
     const owned = ownedMessage(this.message);
     for (const group of this.groups) {
       if (!this.#holding.includes(group)) group.offer(owned, true);

@@ -21,7 +21,9 @@ import {
 } from "../storage/record.ts";
 import type { Broadcast } from "./broadcast.ts";
 import type { Context } from "./context.ts";
+import type { Copies, Copying } from "./copies.ts";
 import { publishedHeaders, RESERVED_PREFIX } from "./delivery.ts";
+import { LiveOrder } from "./live_order.ts";
 import type { BroadcastLog } from "./log.ts";
 import {
   BroadcastPublication,
@@ -81,6 +83,9 @@ export interface Destinations {
 export class Publisher {
   /** The provider that stopped accepting at the last publish; a door clears it and stops reading. */
   saturated: Provider | undefined;
+  /** Takes copies of what is published; undefined where nobody does, which is all it costs (P2). */
+  copying: Copying | undefined;
+  readonly liveOrder = new LiveOrder();
   readonly #utf8 = new TextDecoder("utf-8", { fatal: true });
 
   constructor(private readonly context: Context, readonly destinations: Destinations) {}
@@ -179,7 +184,8 @@ export class Publisher {
 
   /**
    * Stores and delivers a publish at QoS 0 or 1, or an in-process one at any QoS (D5.11). `rules`: what
-   * an ACL file lets the publisher do; undefined asks nothing.
+   * an ACL file lets the publisher do; undefined asks nothing. `copies`: those that come with it, where
+   * it crosses over from another protocol (07 B4); nobody else takes any then.
    */
   publish(
     request: PublishRequest,
@@ -187,6 +193,7 @@ export class Publisher {
     answerer: Answerer,
     token: number,
     rules?: ClientRules,
+    copies?: Copies,
   ): void {
     const route = this.destinations.routes.route(request.topic);
     const refusal = route.kind === "refused"
@@ -196,10 +203,13 @@ export class Publisher {
       : rules !== undefined && !mayPublish(rules, request, route)
       ? NO_GRANT
       : this.admit(request);
-    if (refusal !== undefined) return this.refuse(request, clientId, answerer, token, refusal);
+    if (refusal !== undefined) {
+      copies?.refused(false);
+      return this.refuse(request, clientId, answerer, token, refusal);
+    }
     if (route.kind === "channel") {
-      this.#toChannel(route.channel, request, clientId, answerer, token);
-    } else this.#toBroadcast(request, clientId, answerer, token);
+      this.#toChannel(route.channel, request, clientId, answerer, token, copies);
+    } else this.#toBroadcast(request, clientId, answerer, token, copies);
   }
 
   #toChannel(
@@ -208,14 +218,16 @@ export class Publisher {
     clientId: string,
     answerer: Answerer,
     token: number,
+    given: Copies | undefined,
   ): void {
     if (channel.kind === "queue" && request.retain) channel.retainIgnored++;
     const retain = request.retain && channel.kind !== "queue";
     const message = this.channelMessage(request, clientId, retain);
     const groups = this.#groupsOver(channel, message.topic);
-    const publication = groups.length === 0
+    const copies = given ?? (channel.kind === "queue" ? undefined : this.copies(message));
+    const publication = groups.length === 0 && copies === undefined
       ? new ChannelPublication(this, channel, message, answerer, token)
-      : new GroupedPublication(this, channel, message, groups, answerer, token);
+      : new GroupedPublication(this, channel, message, groups, answerer, token, copies);
     publication.submit();
   }
 
@@ -230,16 +242,24 @@ export class Publisher {
     clientId: string,
     answerer: Answerer,
     token: number,
+    given: Copies | undefined,
   ): void {
     const { broadcast, shares } = this.destinations;
     const subscribers = broadcast.subscribers(request.topic);
     const groups = shares.matching(request.topic);
-    if (subscribers.length === 0 && groups.length === 0 && !request.retain) {
+    const unmatched = subscribers.length === 0 && groups.length === 0 && !request.retain;
+    if (unmatched && given === undefined && this.copying === undefined) {
       this.countUnmatched();
       return this.stored(undefined, answerer, token);
     }
     const message = this.broadcastMessage(request, clientId);
-    new BroadcastPublication(this, message, subscribers, groups, answerer, token).submit();
+    const copies = given ?? this.copies(message);
+    new BroadcastPublication(this, message, subscribers, groups, answerer, token, copies).submit();
+  }
+
+  /** The copies that others take of a message that is no job. */
+  copies(message: Message): Copies | undefined {
+    return this.copying === undefined ? undefined : this.copying.copies(message);
   }
 
   // ------------------------------------------------------------- what a release at PUBREL publishes

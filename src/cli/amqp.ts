@@ -55,7 +55,7 @@ export class AmqpService {
   async open(broker: Broker, providers: ReadonlyMap<string, Provider>): Promise<void> {
     const provider = providers.get(this.configuration.storage)!;
     try {
-      this.#amqp = await Amqp.open(this.configuration, broker.context, provider);
+      this.#amqp = await Amqp.open(this.configuration, broker.context, provider, broker);
     } catch (error) {
       await broker.close();
       throw error;

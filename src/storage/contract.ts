@@ -128,10 +128,15 @@ export interface HoldStore {
   held(clientId: string, packetId: number): Promise<Message | undefined>;
   /**
    * Ends a held exchange by writing its record at the next offset, one relief transaction (S104).
-   * Undefined when nothing is held under that identifier any more.
+   * Undefined when nothing is held under that identifier any more. `copies`: rows of the same provider
+   * that are written in the same transaction.
    * @throws StorageFailure; the hold is then still there
    */
-  releaseHold(clientId: string, packetId: number): Promise<StoredRecord | undefined>;
+  releaseHold(
+    clientId: string,
+    packetId: number,
+    copies?: readonly AmqpRow[],
+  ): Promise<StoredRecord | undefined>;
   /** Drops a hold. False when there was none: the other side of the race won (D5.8). */
   abandonHold(clientId: string, packetId: number, urgency: Urgency): Promise<boolean>;
 }

@@ -191,6 +191,11 @@ export class AmqpQueue implements Source, QueueOptions {
     this.wake();
   }
 
+  /** The entry's row goes. */
+  remove(entry: QueueEntry): void {
+    if (entry.durable && !this.deleted) this.host.removals.add(this.id, entry.seq);
+  }
+
   /** The entry's publish was not stored. */
   withdraw(entry: QueueEntry): void {
     if (entry.state === "pending") this.#notPending(entry);
@@ -293,7 +298,7 @@ export class AmqpQueue implements Source, QueueOptions {
     if (entry.state !== "out") return;
     this.#outCount--;
     this.#forget(entry);
-    if (entry.durable && !this.deleted) this.host.removals.add(this.id, entry.seq);
+    this.remove(entry);
   }
 
   discarded(item: QueueItem): void {
@@ -320,7 +325,7 @@ export class AmqpQueue implements Source, QueueOptions {
     const entries = this.#ready.clear();
     for (const entry of entries) {
       this.#forget(entry);
-      if (entry.durable) this.host.removals.add(this.id, entry.seq);
+      this.remove(entry);
     }
     return entries.length;
   }

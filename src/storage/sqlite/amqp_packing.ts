@@ -1,7 +1,7 @@
 import type { AmqpRow } from "../amqp.ts";
 import { type Message, NO_HEADERS, NO_PROPERTIES } from "../record.ts";
 import { RowKind } from "./messages.ts";
-import type { Packer } from "./packing.ts";
+import { type Pack, Packer } from "./packing.ts";
 
 const NO_BYTES = new Uint8Array(0);
 
@@ -20,6 +20,14 @@ export function packAmqpRow(packer: Packer, row: AmqpRow, first: number): void {
     const message = carrier(row.exchange, row.routingKey, row.content);
     packer.add(message, RowKind.AmqpCopy | first, row.queue, row.propertyBytes, 0, seq);
   }
+}
+
+/** Rows that go with another write; undefined for none. */
+export function packAmqpRows(rows: readonly AmqpRow[]): Pack | undefined {
+  if (rows.length === 0) return undefined;
+  const packer = new Packer();
+  for (const row of rows) packAmqpRow(packer, row, 0);
+  return packer.finish();
 }
 
 function carrier(messageId: string, topic: string, payload: Uint8Array): Message {

@@ -81,6 +81,8 @@ export type Write =
     readonly clientId: string;
     readonly packetId: number;
     readonly maxBytes: number | undefined;
+    /** Rows of the AMQP tables; undefined for none. */
+    readonly copies?: Pack;
   }
   | {
     readonly op: "recordAttempt";

@@ -1,5 +1,7 @@
 import { type Hold, type RecordStore, StorageFailure, type Urgency } from "../contract.ts";
 import { type Message, type Offset, type StoredRecord } from "../record.ts";
+import type { AmqpRow } from "../amqp.ts";
+import { packAmqpRows } from "./amqp_packing.ts";
 import type { ChannelState } from "./channel_state.ts";
 import { type PackedRecords, unpackRecords } from "./packing.ts";
 import type { StateHolder } from "./publish_group.ts";
@@ -45,11 +47,15 @@ export abstract class SqliteRecordStore implements RecordStore, StateHolder {
     return message === undefined ? undefined : { ...message, clientId };
   }
 
-  async releaseHold(clientId: string, packetId: number): Promise<StoredRecord | undefined> {
+  async releaseHold(
+    clientId: string,
+    packetId: number,
+    copies: readonly AmqpRow[] = [],
+  ): Promise<StoredRecord | undefined> {
     const { index: store, maxBytes } = this.state;
     const released = await this.parts.writes.write<PackedRecords | undefined>(
       "release",
-      { op: "releaseHold", store, clientId, packetId, maxBytes },
+      { op: "releaseHold", store, clientId, packetId, maxBytes, copies: packAmqpRows(copies) },
       clientId,
     );
     return released === undefined ? undefined : this.unpack(released)[0];

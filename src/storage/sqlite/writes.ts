@@ -202,6 +202,10 @@ export class Writes {
     const kinds = { append: RowKind.Append, latest: RowKind.Set, queue: RowKind.Enqueue };
     pack.offsets[0] = this.rows.write(row, kinds[channel.kind]);
     this.rows.flush();
+    if (write.copies !== undefined) {
+      const copies = new Unpacker(write.copies);
+      while (copies.next()) this.rows.write(copies, copies.kind);
+    }
     this.#deleteHold.run(channel.name, write.clientId, write.packetId);
     return pack;
   }

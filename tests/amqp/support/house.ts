@@ -42,7 +42,7 @@ export class AmqpHouse implements AsyncDisposable {
   async #start(): Promise<void> {
     const { configuration, broker } = this.house;
     const amqp = configuration.amqp!;
-    this.amqp = await Amqp.open(amqp, broker.context, this.provider);
+    this.amqp = await Amqp.open(amqp, broker.context, this.provider, broker);
     this.#door = new AmqpDoor(amqp.doors[0], this.parts.access ?? OPEN);
     this.#door.bind();
     const admission = new Admission(configuration.limits.maxConnections);
