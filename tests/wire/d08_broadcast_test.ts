@@ -367,6 +367,30 @@ rules(
       await nothingMore(reader);
     },
 
+    "D20.4 MQTT-4.6.0-5 what is stored first is not overtaken by its client's next publish": async (
+      house,
+    ) => {
+      using reader = await house.client({ clientId: "order" });
+      await subscribed(reader, "order/x", 0);
+      using writer = await house.client({ clientId: "orderw" });
+      const gate = house.faults.hold("submit");
+      await published(writer, "order/x", "1", { qos: 0, retain: true });
+      await published(writer, "order/x", "2", { qos: 0 });
+      await published(writer, "order/x", "3", { qos: 0, retain: true });
+      await published(writer, "order/x", "4", { qos: 0 });
+      await nothingMore(writer);
+      using other = await house.client({ clientId: "ordero" });
+      await published(other, "order/x", "another's", { qos: 0 });
+      await taken(reader, "order/x", "another's");
+      await nothingMore(reader);
+      gate.open();
+      for (const payload of ["1", "2", "3", "4"]) await taken(reader, "order/x", payload);
+      house.faults.refuse("submit", "failed", 1);
+      await published(writer, "order/x", "lost", { qos: 0, retain: true });
+      await published(writer, "order/x", "5", { qos: 0 });
+      await taken(reader, "order/x", "5");
+    },
+
     "D20.4 a subscriber gets broadcasts in the order they were published, resumed or not": async (
       house,
     ) => {
