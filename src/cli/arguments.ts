@@ -6,6 +6,7 @@ import type { AclCommand } from "./acl.ts";
 import { type Flag, FLAGS } from "./flags.ts";
 import { type MigrateCommand, readMigration } from "./migrate.ts";
 import { type PasswdCommand, readPasswd } from "./passwd.ts";
+import type { RouteCommand } from "./route.ts";
 
 export type Command =
   | { readonly kind: "config"; readonly file: string }
@@ -13,6 +14,7 @@ export type Command =
   | AclCommand
   | MigrateCommand
   | PasswdCommand
+  | RouteCommand
   | { readonly kind: "version" }
   | { readonly kind: "help" };
 
@@ -76,7 +78,7 @@ function command(
   if (commands[0].flag.operands !== "" && file === "") {
     return { refusal: `--${chosen} names no file; write --${chosen} FILE` };
   }
-  const taken = chosen === "acl" ? 2 : 0;
+  const taken = chosen === "acl" ? 2 : chosen === "route" ? 1 : 0;
   if (operands.length > taken) {
     return { refusal: `--${chosen} takes nothing more; remove ${plain(operands[taken])}` };
   }
@@ -89,6 +91,8 @@ function command(
       const [user, clientId] = operands;
       return { kind: "acl", file, user, clientId, json: given.has("json") };
     }
+    case "route":
+      return { kind: "route", file, subject: operands[0], json: given.has("json") };
     case "version":
       return { kind: "version" };
     case "help":

@@ -39,7 +39,7 @@ export const FLAGS: readonly Flag[] = [
     name: "route",
     operands: "FILE [TOPIC|FILTER]",
     command: true,
-    built: false,
+    built: true,
     doc: "tell where a topic lands, or what a filter is served",
   },
   {

@@ -14,6 +14,7 @@ import { helpText } from "./flags.ts";
 import { type Input, TerminalInput } from "./input.ts";
 import { migrate } from "./migrate.ts";
 import { passwd } from "./passwd.ts";
+import { routeCommand } from "./route.ts";
 
 export interface Dependencies {
   /**
@@ -72,6 +73,8 @@ export async function main(argv: readonly string[], on: Dependencies): Promise<n
       return await passwd(command, on);
     case "migrate":
       return await migrate(command, on);
+    case "route":
+      return await routeCommand(command, on);
   }
 }
 

@@ -1,0 +1,157 @@
+/** `--route`: where a topic lands, and what a filter is served from (02b section 16, 02a section 2). */
+import { plain } from "../config/finding.ts";
+import type { Channel, Configuration } from "../config/configuration.ts";
+import { loadConfiguration } from "../config/load.ts";
+import type { Surroundings } from "../config/walk.ts";
+import { filterFault } from "../topics/filter.ts";
+import { TopicHolders } from "../topics/holder.ts";
+import { type Input, LineTooLong } from "./input.ts";
+
+export interface RouteCommand {
+  readonly kind: "route";
+  readonly file: string;
+  /** A topic or a filter; undefined: they come in on standard input, one a line. */
+  readonly subject: string | undefined;
+  readonly json: boolean;
+}
+
+export interface RouteStreams {
+  readonly stdout: (text: string) => void;
+  readonly stderr: (text: string) => void;
+  readonly input: Input;
+  readonly surroundings: Surroundings;
+}
+
+/** One line of an answer; null where broadcast has nothing to name. */
+interface Row {
+  readonly subject: string;
+  readonly channel: string | null;
+  readonly type: string;
+  readonly why: string | null;
+}
+
+const DONE = 0;
+const REFUSED = 1;
+
+/** Resolves as the broker does: over the same claims, by the same functions. */
+export class RouteTable {
+  readonly #holders: TopicHolders<Channel>;
+
+  constructor(private readonly configuration: Configuration) {
+    this.#holders = new TopicHolders(
+      configuration.channels.flatMap((channel) =>
+        channel.filters.map((filter) => [filter, channel] as const)
+      ),
+    );
+  }
+
+  /** A topic's holder in one row; a filter's channels in one row each, most exact claim first. */
+  rows(subject: string): Row[] {
+    if (/[+#]/.test(subject)) return this.#filterRows(subject);
+    const claim = this.#holders.claim(subject);
+    if (claim === undefined) return [{ subject, channel: null, type: "broadcast", why: null }];
+    return [{ subject, channel: claim.value.name, type: claim.value.type, why: claim.filter }];
+  }
+
+  #filterRows(subject: string): Row[] {
+    const served = { append: "replayed", latest: "current", queue: "excluded" } as const;
+    const rows = this.#holders.touched(subject).map((channel) => ({
+      subject,
+      channel: channel.name,
+      type: channel.type,
+      why: served[channel.type],
+    }));
+    return rows.length > 0 ? rows : [{ subject, channel: null, type: "broadcast", why: null }];
+  }
+
+  /** Every channel with the plain filters it claims topics by, braces expanded. */
+  routes(): { channel: string; type: string; filters: readonly string[] }[] {
+    return this.configuration.channels.map(({ name, type, filters }) => ({
+      channel: name,
+      type,
+      filters,
+    }));
+  }
+}
+
+/** Returns the exit code: 0 answered, 1 refused. */
+export async function routeCommand(command: RouteCommand, on: RouteStreams): Promise<number> {
+  const loading = loadConfiguration(command.file, on.surroundings);
+  if ("findings" in loading) {
+    on.stderr(loading.findings);
+    return REFUSED;
+  }
+  const table = new RouteTable(loading.configuration);
+  if (command.subject === undefined) return await answerLines(table, command.json, on);
+  const fault = subjectFault(command.subject);
+  if (fault !== undefined) {
+    on.stderr(`saguin: ${plain(command.subject)}: ${fault}\n`);
+    return REFUSED;
+  }
+  const rows = table.rows(command.subject);
+  on.stdout(
+    command.json
+      ? `${JSON.stringify({ subject: command.subject, answers: rows, routes: table.routes() })}\n`
+      : readable(command.subject, rows, table),
+  );
+  return DONE;
+}
+
+function subjectFault(subject: string): string | undefined {
+  return filterFault(subject);
+}
+
+async function answerLines(table: RouteTable, json: boolean, on: RouteStreams): Promise<number> {
+  if (!json) on.stdout("# topic-or-filter\tchannel\ttype\twhy\n");
+  let code = DONE;
+  try {
+    for await (const line of on.input.lines()) {
+      const subject = line.trim();
+      // A line that is only "#" is the filter that matches everything.
+      if (subject === "" || (subject.startsWith("#") && subject !== "#")) continue;
+      const fault = subjectFault(subject);
+      if (fault !== undefined) {
+        on.stderr(`saguin: ${plain(subject)}: ${fault}\n`);
+        code = REFUSED;
+        continue;
+      }
+      for (const row of table.rows(subject)) on.stdout(json ? jsonLine(row) : tabLine(row));
+    }
+  } catch (error) {
+    if (!(error instanceof LineTooLong)) throw error;
+    on.stderr(`saguin: ${error.message}\n`);
+    return REFUSED;
+  }
+  return code;
+}
+
+function jsonLine({ subject, channel, type, why }: Row): string {
+  return `${JSON.stringify({ subject, channel, type, why })}\n`;
+}
+
+function tabLine({ subject, channel, type, why }: Row): string {
+  return `${[subject, channel ?? "-", type, why ?? "-"].map(plain).join("\t")}\n`;
+}
+
+function readable(subject: string, rows: readonly Row[], table: RouteTable): string {
+  const answers = rows.map((row) => `${sentence(subject, row)}\n`).join("");
+  const routes = table.routes().flatMap(({ channel, type, filters }) =>
+    filters.map((filter) => `  ${plain(filter)}  ${plain(channel)} (${type})\n`)
+  );
+  return `${answers}\nchannels:\n${routes.join("")}`;
+}
+
+function sentence(subject: string, { channel, type, why }: Row): string {
+  if (channel === null) return `${plain(subject)}: no channel; it is broadcast`;
+  const name = `${plain(channel)} (${type})`;
+  switch (why) {
+    case "replayed":
+      return `${plain(subject)}: ${name}, replayed and then live`;
+    case "current":
+      return `${plain(subject)}: ${name}, current values and then changes`;
+    case "excluded":
+      return `${plain(subject)}: ${name}, never served to a filter`;
+    default:
+      return `${plain(subject)}: ${name}, claimed by ${plain(why ?? "")}`;
+  }
+}

@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { runToEnd, temporaryPlace } from "../support/broker_process.ts";
+
+const CHANNELS = `
+broker:
+  id: b
+  storage:
+    default: ram
+    default_retention_period: none
+    default_retention_bytes: none
+    providers:
+      ram: {type: memory, snapshot_dir: none}
+channels:
+  pump-state: {type: latest, filter: plant/pump/+/state/#}
+  pump-log: {type: append, filter: plant/pump/+/+/#}
+  tank-log: {type: append, filter: "plant/tank/+/{level,alarm}"}
+  welds: {type: queue, filter: shop/+/weld}
+`;
+
+function configured(): string {
+  const file = temporaryPlace().directory + "/saguin.yaml";
+  Deno.writeTextFileSync(file, CHANNELS);
+  return file;
+}
+
+async function route(...more: string[]) {
+  return await runToEnd(["--route", configured(), ...more]);
+}
+
+Deno.test("02a 1.1 --route answers for every topic of the worked example", async () => {
+  const expected: [string, string | null, string, string | null][] = [
+    ["plant/pump/p9/state", "pump-state", "latest", "plant/pump/+/state/#"],
+    ["plant/pump/p9/state/mode", "pump-state", "latest", "plant/pump/+/state/#"],
+    ["plant/pump/p9/rpm", "pump-log", "append", "plant/pump/+/+/#"],
+    ["plant/tank/t3/level", "tank-log", "append", "plant/tank/+/level"],
+    ["plant/tank/t3/level/raw", null, "broadcast", null],
+    ["plant/tank/t3/temp", null, "broadcast", null],
+    ["plant/pump/p9", null, "broadcast", null],
+    ["shop/s1/weld/__dlq", "welds__dlq", "append", "shop/+/weld/__dlq"],
+  ];
+  for (const [subject, channel, type, why] of expected) {
+    const { code, stdout } = await route("--json", subject);
+    assert.equal(code, 0);
+    assert.deepEqual(JSON.parse(stdout).answers, [{ subject, channel, type, why }]);
+  }
+});
+
+Deno.test("02a 2 --route tells what a filter is served from, a queue left out", async () => {
+  const { code, stdout } = await route("--json", "#");
+  assert.equal(code, 0);
+  const answer = JSON.parse(stdout);
+  const served = new Map(
+    answer.answers.map(({ channel, why }: { channel: string; why: string }) => [channel, why]),
+  );
+  assert.deepEqual(
+    [...served].sort(),
+    [
+      ["pump-log", "replayed"],
+      ["pump-state", "current"],
+      ["tank-log", "replayed"],
+      ["welds", "excluded"],
+      ["welds__dlq", "replayed"],
+    ],
+  );
+  const tank = answer.routes.find(({ channel }: { channel: string }) => channel === "tank-log");
+  assert.deepEqual(tank.filters, ["plant/tank/+/level", "plant/tank/+/alarm"]);
+});
+
+Deno.test("02b 16 --route for a person ends with the routing table, braces expanded", async () => {
+  const { code, stdout } = await route("plant/tank/t3/level");
+  assert.equal(code, 0);
+  assert.match(stdout, /tank-log \(append\), claimed by plant\/tank\/\+\/level\n/);
+  assert.match(stdout, /channels:\n[^]*plant\/tank\/\+\/alarm {2}tank-log \(append\)/);
+});
+
+Deno.test("02b 16 --route refuses what is neither topic nor filter, and a second operand", async () => {
+  assert.equal((await route("plant/#/x")).code, 1);
+  assert.equal((await route("a", "b")).code, 1);
+});
