@@ -234,6 +234,11 @@ export class AppendConsumer implements Source, Flushable {
     this.#batchAt = 0;
   }
 
+  /** Sessions that are away hold no records: there may be any number of them. */
+  detached(): void {
+    this.#dropBatch();
+  }
+
   /** Hands `record` over, or steps over it. False: no room, it stays next. */
   #hand(record: StoredRecord): boolean {
     const grant = this.session.grant(record.message);
@@ -318,7 +323,7 @@ export class AppendConsumer implements Source, Flushable {
     const era = this.#era;
     channel.store.readFrom(from, READ_RECORDS, READ_BYTES).then((window) => {
       this.#reading = false;
-      if (this.#closed) return;
+      if (this.#closed || session.link === undefined) return;
       if (this.#next !== from || this.#era !== era) return session.wake(this);
       if (this.#paused) return;
       if (window.belowFloor) {
