@@ -4,6 +4,7 @@ Usage: worker.py [answer], where the answer is "ack" (done; the default) or "ret
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -13,6 +14,9 @@ from paho.mqtt.properties import Properties
 
 ANSWER = sys.argv[1] if len(sys.argv) > 1 else "ack"
 PATIENCE_S = 2
+
+# As `head` expects of what it reads from: end without a word when nobody reads on.
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 last = time.monotonic()
 
@@ -31,7 +35,7 @@ def on_message(client, userdata, job):
     client.publish(job.properties.ResponseTopic, ANSWER, qos=1, properties=reply)
 
 
-worker = mqtt.Client(f"worker-{os.getpid()}", protocol=mqtt.MQTTv5)
+worker = mqtt.Client(client_id=f"worker-{os.getpid()}", protocol=mqtt.MQTTv5)
 worker.on_connect = on_connect
 worker.on_message = on_message
 worker.connect("127.0.0.1", int(os.environ.get("MQTT_PORT", "1883")))
