@@ -177,8 +177,8 @@ Deno.test("a pause holds between packets and goes on where it stopped", () => {
   }
   decoder.decode(bytes.subarray(cut), one);
   assert.ok(decoder.paused);
-  decoder.resume(one);
-  assert.equal(decoder.paused, false);
+  // The three bytes may hold the end of one packet and the whole of a short one.
+  while (decoder.paused) decoder.resume(one);
   assert.deepEqual(packets, stream.map((each) => each.packet));
 });
 
