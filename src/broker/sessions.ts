@@ -227,8 +227,9 @@ export class Sessions {
       complete: (link) => {
         shares.founded(found);
         unlock();
+        const takenOver = session.link !== undefined;
         this.#handOver(session);
-        this.parts.wills.replaced(session);
+        this.parts.wills.resumed(session, takenOver);
         session.expiryTimer?.cancel();
         session.expiresAt = undefined;
         session.expiry = expiry;

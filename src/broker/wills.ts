@@ -105,11 +105,15 @@ export class Wills {
     });
   }
 
-  /** The connection was replaced and the session goes on: delay 0 publishes, else it is dropped. */
-  replaced(session: Session): void {
+  /**
+   * The session is resumed. `takenOver`: from a connection, whose Will is published with delay 0 and
+   * dropped with any other. A Will that waits is cancelled; one that was armed when the broker stopped
+   * gives way to the new CONNECT's (D19.14).
+   */
+  resumed(session: Session, takenOver: boolean): void {
     if (session.will === undefined) return;
+    if (takenOver && session.will.delay === 0) return void this.publish(session, "immediate");
     if (session.willTimer !== undefined) this.context.counters.willsCancelled++;
-    else if (session.will.delay === 0) return void this.publish(session, "immediate");
     this.discard(session);
   }
 
