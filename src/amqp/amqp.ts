@@ -1,4 +1,5 @@
 import type { Context } from "../broker/context.ts";
+import type { Channel } from "../broker/routes.ts";
 import type { AmqpConfiguration } from "../config/configuration.ts";
 import type { Provider } from "../storage/contract.ts";
 import type { ConnectionContext } from "./connection.ts";
@@ -6,8 +7,14 @@ import { Crossing, type CrossingSurroundings } from "./crossing.ts";
 import { Declarations } from "./declarations.ts";
 import type { Access } from "./login.ts";
 import { Publishing } from "./publishing.ts";
+import { JobQueue } from "./queues/job_queue.ts";
 import { recover } from "./recovery.ts";
 import { VirtualHost } from "./virtual_host.ts";
+
+/** What AMQP needs of the broker core. */
+export interface BrokerParts extends Pick<CrossingSurroundings, "publisher" | "access"> {
+  readonly channels: readonly Channel[];
+}
 
 /** Everything of AMQP but its doors: made once, before the first door serves. */
 export class Amqp {
@@ -19,7 +26,7 @@ export class Amqp {
     private readonly configuration: AmqpConfiguration,
     private readonly context: Context,
     provider: Provider,
-    broker: Pick<CrossingSurroundings, "publisher" | "access">,
+    broker: BrokerParts,
   ) {
     const { vhost: name, maxReady, maxReadyBytes, maxObjects } = configuration;
     const { ackCommitIntervalMs, timers, log, ids } = context;
@@ -28,7 +35,11 @@ export class Amqp {
       { provider, timers, log, ids },
     );
     this.declarations = new Declarations(this.host);
-    const { publisher, access } = broker;
+    const { publisher, access, channels } = broker;
+    for (const channel of channels) {
+      if (channel.kind !== "queue") continue;
+      this.host.jobQueues.set(channel.name, new JobQueue(channel, this.host, access));
+    }
     const surroundings = { publisher, access, limits: context.limits };
     const crossing = new Crossing(this.host, surroundings, configuration.crossing);
     this.publishing = new Publishing(this.host, crossing);
@@ -36,13 +47,13 @@ export class Amqp {
   }
 
   /**
-   * Brings back what is stored (A59), and joins what MQTT publishes. @throws StorageFailure
+   * Brings back what is stored (A59), and joins what MQTT publishes and works on. @throws StorageFailure
    */
   static async open(
     configuration: AmqpConfiguration,
     context: Context,
     provider: Provider,
-    broker: Pick<CrossingSurroundings, "publisher" | "access">,
+    broker: BrokerParts,
   ): Promise<Amqp> {
     const amqp = new Amqp(configuration, context, provider, broker);
     const { queues, messages, dropped, orphans } = await recover(amqp.host);

@@ -266,6 +266,10 @@ export class Channel implements DeliveryLink {
 
   // --------------------------------------------------------------------------------------- deliveries
 
+  get user(): string {
+    return this.link.user;
+  }
+
   /** Something may still be delivered on it. */
   get canDeliver(): boolean {
     return this.#state === "open" && this.link.open;
@@ -329,8 +333,7 @@ export class Channel implements DeliveryLink {
     this.#state = "leaving";
     this.#accepting = false;
     this.deliveries.end();
-    const { removals } = this.link.host;
-    await removals.gone(removals.added);
+    await this.link.host.everythingSettled();
     if (!this.link.open) return;
     this.flushConfirms();
     this.#closeOk();
@@ -373,7 +376,7 @@ export class Channel implements DeliveryLink {
 
   /** What its synchronous replies wait for (T6); undefined when that is stored. */
   get settledStored(): Promise<void> | undefined {
-    return this.link.host.removals.gone(this.#settled);
+    return this.link.host.settledUpTo(this.#settled);
   }
 }
 

@@ -159,8 +159,9 @@ export class ChannelMethods {
   #source(queue: string): Source | Refusal {
     const name = this.#queueName(queue);
     if (isRefusal(name)) return name;
-    const { declarations } = this.channel.link;
-    return declarations.source(name, this.channel.link);
+    const { declarations, user } = this.channel.link;
+    const source = declarations.source(name, this.channel.link);
+    return isRefusal(source) ? source : source.refusal(user) ?? source;
   }
 
   #consume(method: MethodOf<"basic.consume">): void | Promise<void> {
@@ -169,6 +170,7 @@ export class ChannelMethods {
     const { deliveries } = channel;
     const source = this.#source(method.queue);
     if (isRefusal(source)) return this.#fail(method, source);
+    if (exclusive && source.shared !== undefined) return this.#fail(method, source.shared);
     const unsupported = unsupportedArgument(method.method, method.arguments);
     if (unsupported !== undefined) return this.#fail(method, unsupported);
     const consumerTag = method.consumerTag === ""

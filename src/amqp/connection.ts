@@ -506,9 +506,8 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
   async #closedByClient(): Promise<void> {
     await this.#settleAll();
     if (this.#ended) return;
-    const { removals } = this.host;
     try {
-      await removals.gone(removals.added);
+      await this.host.everythingSettled();
     } catch (error) {
       // A close-ok would say that they are gone (T6).
       this.host.log.warn("closed an AMQP connection whose settled messages could not be stored", {

@@ -4,6 +4,8 @@ import { type Refusal, refuse, Reply } from "./reply.ts";
 
 /** What the channel does for its deliveries. */
 export interface DeliveryLink {
+  /** The login; empty for none. */
+  readonly user: string;
   /** The socket has more to take than it should (A18), or nothing is delivered any more. */
   readonly congested: boolean;
   deliver(
@@ -39,6 +41,10 @@ export class Consumer implements Taker {
     private readonly deliveries: Deliveries,
   ) {}
 
+  get user(): string {
+    return this.deliveries.user;
+  }
+
   get hasCapacity(): boolean {
     const { deliveries, limit } = this;
     if (deliveries.congested) return false;
@@ -67,6 +73,10 @@ export class Deliveries {
   #sharedLimit = 0;
 
   constructor(private readonly link: DeliveryLink, private readonly maxUnacked: number) {}
+
+  get user(): string {
+    return this.link.user;
+  }
 
   get congested(): boolean {
     return this.link.congested;

@@ -247,12 +247,34 @@ export class VirtualHost implements QueueHost {
     this.runLater(stored);
   }
 
+  /**
+   * Resolves once the first `mark` removals are stored, and whatever was settled in queue channels;
+   * undefined when all is. @throws StorageFailure
+   */
+  settledUpTo(mark: number): Promise<void> | undefined {
+    let waits = this.removals.gone(mark);
+    for (const { settling } of this.jobQueues.values()) {
+      if (settling !== undefined) waits = waits === undefined ? settling : both(waits, settling);
+    }
+    return waits;
+  }
+
+  /** Resolves once everything settled by now is stored. @throws StorageFailure */
+  async everythingSettled(): Promise<void> {
+    await this.settledUpTo(this.removals.added);
+  }
+
   /** Stores what is settled. Every connection is gone. */
   async stop(): Promise<void> {
     this.alarm.stop();
     await this.changed();
-    await this.removals.gone(this.removals.added);
+    await this.everythingSettled();
   }
 }
 
 function nothing(): void {}
+
+async function both(one: Promise<void>, other: Promise<void>): Promise<void> {
+  await one;
+  await other;
+}

@@ -203,7 +203,10 @@ Deno.test("B8 a confirm covers the MQTT copies: one transaction for queue, log a
     assert.equal((await worker.expect("ack")).delivery, i + 1);
     assert.equal(house.provider.statistics().commits, before + 1);
   }
-  assert.equal(house.rows("SELECT offset FROM records WHERE channel = '$saguin/broadcast'").length, 1);
+  assert.equal(
+    house.rows("SELECT offset FROM records WHERE channel = '$saguin/broadcast'").length,
+    1,
+  );
   assert.equal(house.rows("SELECT offset FROM records WHERE channel = 'readings'").length, 1);
   assert.equal(house.rows("SELECT * FROM amqp_msg").length, 2);
   house.house.faults.refuse("submit", "failed", 1);

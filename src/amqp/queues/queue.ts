@@ -126,6 +126,12 @@ export class AmqpQueue implements Source, QueueOptions {
     return this.#ring.size;
   }
 
+  readonly shared = undefined;
+  readonly settling = undefined;
+
+  /** Whoever comes in may consume. */
+  refusal(): undefined {}
+
   get heldExclusively(): boolean {
     return this.#ring.heldExclusively;
   }

@@ -1,4 +1,5 @@
 import type { AmqpMessage } from "../message.ts";
+import type { Refusal } from "../reply.ts";
 
 /**
  * Where consumers and basic.get take messages from: an AMQP queue, or a `queue` channel of the broker.
@@ -11,6 +12,12 @@ export interface Source {
   readonly consumerCount: number;
   /** A consumer holds it exclusively (A48). */
   readonly heldExclusively: boolean;
+  /** Why this login may not take messages from it; undefined when it may. */
+  refusal(user: string): Refusal | undefined;
+  /** Why no consumer can have it to itself; undefined when one can. */
+  readonly shared: Refusal | undefined;
+  /** Resolves once what was settled here is stored; undefined when it is, or `Removals` knows. */
+  readonly settling: Promise<void> | undefined;
   /** No further delivery to or from it. */
   readonly deleted: boolean;
   join(taker: Taker): void;
@@ -38,6 +45,8 @@ export interface QueueItem {
 
 /** A consumer as a source sees it. */
 export interface Taker {
+  /** Its login, for operators; empty for none. */
+  readonly user: string;
   readonly exclusive: boolean;
   /** Whether one more delivery may be made now (A50, A18). */
   readonly hasCapacity: boolean;

@@ -5,12 +5,11 @@ import type { Backoff, Offer, Provider, QueueStore } from "../../storage/contrac
 import { type Message, type Offset, recordSize } from "../../storage/record.ts";
 import type { Context } from "../context.ts";
 import { channelExpiry, channelLabels } from "../delivery.ts";
-import { Reason } from "../reason.ts";
 import type { Session } from "../session.ts";
 import type { WindowEntry } from "../window.ts";
 import type { AppendChannel } from "./append.ts";
 import { DeadLetterMoves } from "./dead_letter.ts";
-import { type Held, QueueWorker, type WorkerEvents, Workers } from "./queue_worker.ts";
+import { type Held, QueueWorker, type Worker, type WorkerEvents, Workers } from "./queue_worker.ts";
 
 /** How long new jobs and new workers wait, so that those who come together share (D14.7). Fixed. */
 const TICK_MS = 200;
@@ -123,7 +122,7 @@ export class QueueChannel implements WorkerEvents {
     if (worker.state === "away") this.#arrive(worker);
   }
 
-  #arrive(worker: QueueWorker): void {
+  #arrive(worker: Worker): void {
     if (!worker.live) return;
     if (worker.held !== undefined) return this.#workers.put(worker, "busy");
     this.#workers.put(worker, "idle");
@@ -151,11 +150,49 @@ export class QueueChannel implements WorkerEvents {
     this.#track(this.#giveBack(held, "connection"));
   }
 
-  roomMade(worker: QueueWorker): void {
+  // ------------------------------------------------------------------ workers of another protocol
+
+  /** Takes its turn with the sessions, from the next tick on. */
+  enter(worker: Worker): void {
+    this.#arrive(worker);
+  }
+
+  /** No further offer. A job it holds stays with it until it is settled. */
+  exit(worker: Worker): void {
+    worker.subscribed = false;
+    this.#workers.put(worker, "away");
+  }
+
+  /**
+   * One job at once, out of turn, for a worker that is in no pool; undefined when there is none now.
+   * @throws StorageFailure
+   */
+  async lend(worker: Worker): Promise<Held | undefined> {
+    while (!this.#stopped) {
+      const offer = await this.store.offer(this.context.clock.monotonic());
+      if (offer === undefined) return undefined;
+      if (!this.moves.isOverdue(offer.message)) return this.#hold(offer, worker, this.#newId());
+      if (!await this.moves.moveHeld(offer, "expired", undefined)) {
+        await this.#putBack(offer, this.context.clock.monotonic() + RETRY_MS);
+      }
+    }
+    return undefined;
+  }
+
+  /**
+   * What became of a job: done, failed, or `untouched`, which counts no attempt. Nothing for one that
+   * was taken from its worker meanwhile. Resolves when it is stored.
+   */
+  settle(held: Held, verdict: Verdict | "untouched"): Promise<void> {
+    if (this.#held.get(held.deliveryId) !== held) return Promise.resolve();
+    return this.#end(held, verdict);
+  }
+
+  roomMade(worker: Worker): void {
     if (worker.state === "away") return this.#arrive(worker);
     if (worker.state !== "blocked") return;
     if (!worker.live) return this.#workers.put(worker, "away");
-    if (!worker.hasRoom) return worker.session.wait(worker);
+    if (!worker.hasRoom) return worker.waitForRoom();
     this.#workers.put(worker, "due");
     void this.#serve();
   }
@@ -234,19 +271,30 @@ export class QueueChannel implements WorkerEvents {
     for (;;) {
       const worker = this.#workers.next(this.#ticking);
       if (worker === undefined) return false;
-      if (worker.session.fits(bytes)) return this.#send(offer, worker, bytes);
+      if (worker.fits(bytes)) return this.#send(offer, worker, bytes);
       this.#workers.block(worker, bytes);
     }
   }
 
-  #send(offer: Offer, worker: QueueWorker, bytes: number): boolean {
-    const { session } = worker;
-    const deliveryId = this.context.ids.token(DELIVERY_ID_BYTES);
-    const delivery = this.#delivery(offer, session, deliveryId);
-    if (session.send(worker, offer.offset, offer.epoch, delivery, bytes) === undefined) {
-      this.#dismiss(worker, offer.offset);
-      return false;
-    }
+  #send(offer: Offer, worker: Worker, bytes: number): boolean {
+    const deliveryId = this.#newId();
+    const held = this.#hold(offer, worker, deliveryId);
+    this.#workers.put(worker, "busy");
+    if (worker.send(offer, deliveryId, bytes)) return true;
+    this.#held.delete(deliveryId);
+    held.timeout?.cancel();
+    worker.held = undefined;
+    this.statistics.delivered--;
+    this.context.counters.delivered--;
+    this.#workers.put(worker, "away");
+    return false;
+  }
+
+  #newId(): string {
+    return this.context.ids.token(DELIVERY_ID_BYTES);
+  }
+
+  #hold(offer: Offer, worker: Worker, deliveryId: string): Held {
     const offeredAt = this.context.clock.monotonic();
     const held: Held = {
       offer,
@@ -259,13 +307,21 @@ export class QueueChannel implements WorkerEvents {
     };
     worker.held = held;
     this.#held.set(deliveryId, held);
-    this.#workers.put(worker, "busy");
+    if (!worker.acknowledges) this.#startClock(held);
     this.statistics.delivered++;
     this.context.counters.delivered++;
-    return true;
+    return held;
   }
 
-  #delivery(offer: Offer, session: Session, deliveryId: string) {
+  /** The visibility timeout begins. */
+  #startClock(held: Held): void {
+    const { clock, timers } = this.context;
+    const { visibilityTimeoutMs } = this.policy;
+    held.timeout = timers.after(visibilityTimeoutMs, () => this.#timedOut(held));
+    held.until = clock.monotonic() + visibilityTimeoutMs;
+  }
+
+  delivery(offer: Offer, session: Session, deliveryId: string) {
     const { message, attempt } = offer;
     const { identifier } = session.subscriptions.get(`$saguin/queue/${this.name}`) ?? {};
     return {
@@ -284,17 +340,6 @@ export class QueueChannel implements WorkerEvents {
     } as const;
   }
 
-  /** D7.3: the job is not for this client, and it is told so. */
-  #dismiss(worker: QueueWorker, offset: Offset): void {
-    worker.dismissed = worker.session.link;
-    this.#workers.put(worker, "away");
-    worker.session.hangUp({
-      code: Reason.PacketTooLarge,
-      reason:
-        `job ${offset} of queue ${this.name} is larger than the Maximum Packet Size of this client`,
-    });
-  }
-
   // ------------------------------------------------------------------------- acknowledgement, answer
 
   /** PUBACK: the attempt counts and the visibility timeout begins (D14.1, D14.14). */
@@ -302,14 +347,10 @@ export class QueueChannel implements WorkerEvents {
     const { held } = worker;
     if (held === undefined || held.acknowledged) return;
     if (held.offer.epoch !== entry.era || held.offer.offset !== entry.offset) return;
-    const { clock, timers } = this.context;
-    const { visibilityTimeoutMs } = this.policy;
     held.acknowledged = true;
-    held.timeout = timers.after(visibilityTimeoutMs, () => this.#timedOut(held));
-    const deadline = clock.monotonic() + visibilityTimeoutMs;
-    held.until = deadline;
+    this.#startClock(held);
     this.#track(
-      this.store.lease(held.offer, clock.wall(), deadline).then(
+      this.store.lease(held.offer, this.context.clock.wall(), held.until).then(
         () => {},
         (error) => this.#report("cannot count an attempt of a job", held.offer.offset, error),
       ),
@@ -335,15 +376,22 @@ export class QueueChannel implements WorkerEvents {
     const held = this.#held.get(deliveryIdOf(correlationData));
     const verdict = verdictOf(payload);
     if (held === undefined) return this.#ignored(session, "no delivery in progress has this id");
-    if (held.worker.session !== session) {
+    if (held.worker !== this.#workers.get(session)) {
       return this.#ignored(session, "another session holds the job", held.offer.offset);
     }
     if (verdict === undefined) {
       return this.#ignored(session, "the payload is neither ack nor return", held.offer.offset);
     }
+    return this.#end(held, verdict);
+  }
+
+  /** The worker is done with a job, and free for the next. */
+  #end(held: Held, verdict: Verdict | "untouched"): Promise<void> {
     const { worker } = held;
     this.#endDelivery(held);
-    const done = verdict === "ack" ? this.#resolve(held) : this.#giveBack(held, "return");
+    const done = verdict === "ack"
+      ? this.#resolve(held)
+      : this.#giveBack(held, verdict === "return" ? "return" : "connection");
     this.#track(done);
     if (worker.live) {
       this.#workers.put(worker, "due");
@@ -386,7 +434,7 @@ export class QueueChannel implements WorkerEvents {
 
   async #giveBack(held: Held, loss: Loss): Promise<void> {
     const { offer } = held;
-    const spend = loss === "return" || held.acknowledged;
+    const spend = loss !== "connection" || held.acknowledged;
     if (this.moves.isOverdue(offer.message)) {
       const attempt = spend ? offer.attempt : undefined;
       if (await this.moves.moveHeld(offer, "expired", attempt)) return;
@@ -429,6 +477,11 @@ export class QueueChannel implements WorkerEvents {
     this.#tick?.cancel();
     this.#tick = undefined;
     await this.settled();
+  }
+
+  /** Some answer, acknowledgement or return has no outcome yet. */
+  get settling(): boolean {
+    return this.#work.size > 0;
   }
 
   /** Resolves when every answer, acknowledgement and return so far has its outcome. */

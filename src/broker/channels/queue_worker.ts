@@ -1,6 +1,7 @@
 import type { Timer } from "../../platform/timers.ts";
 import type { Offer } from "../../storage/contract.ts";
-import type { ClientLink } from "../link.ts";
+import type { ClientLink, Delivery } from "../link.ts";
+import { Reason } from "../reason.ts";
 import type { Session, Source } from "../session.ts";
 import type { WindowEntry } from "../window.ts";
 
@@ -9,7 +10,7 @@ export interface Held {
   readonly offer: Offer;
   /** Correlation Data of this delivery, as text; unguessable, one for each attempt (D14.9). */
   readonly deliveryId: string;
-  readonly worker: QueueWorker;
+  readonly worker: Worker;
   /** Monotonic ms. */
   readonly offeredAt: number;
   /** PUBACK came: the attempt counts and the visibility timeout runs. */
@@ -19,12 +20,44 @@ export interface Held {
   until: number;
 }
 
+export type WorkerState = "away" | "idle" | "due" | "blocked" | "busy";
+
+/** Somebody in the pool of a queue, whatever protocol it speaks: it holds one job at most. */
+export interface Worker {
+  /** The pool's. */
+  state: WorkerState;
+  /** False once it takes no more; it stays known while it holds a job. */
+  subscribed: boolean;
+  held: Held | undefined;
+  /** Bytes of the job that found no room; 0 when none did. */
+  needed: number;
+  /** What operators know it by. */
+  readonly holder: string;
+  /** It says when it has received a job, which is when the attempt counts (D14.1). */
+  readonly acknowledges: boolean;
+  /** It can be offered jobs. */
+  readonly live: boolean;
+  /** Room for a job; for one of `needed` bytes where such a one did not fit. */
+  readonly hasRoom: boolean;
+  fits(bytes: number): boolean;
+  /** Sends a job there is room for. False: this worker can never be sent it. */
+  send(offer: Offer, deliveryId: string, bytes: number): boolean;
+  /** It found no room: it calls `roomMade` of its queue when there may be some. */
+  waitForRoom(): void;
+}
+
 /** What a worker tells its queue. */
 export interface WorkerEvents {
   /** The queue's. */
   readonly name: string;
+  /** A job as it is sent to an MQTT session. */
+  delivery(
+    offer: Offer,
+    session: Session,
+    deliveryId: string,
+  ): Omit<Delivery, "packetId" | "dup">;
   /** The session was resumed, or room was made in it. */
-  roomMade(worker: QueueWorker): void;
+  roomMade(worker: Worker): void;
   /** PUBACK of a delivery, a dead one maybe. */
   acknowledged(worker: QueueWorker, entry: WindowEntry): void;
 }
@@ -42,12 +75,12 @@ export interface WorkerEvents {
  * ```
  * `due` is served in the same turn (D14.7), `idle` on the tick.
  */
-export class QueueWorker implements Source {
-  state: "away" | "idle" | "due" | "blocked" | "busy" = "away";
+export class QueueWorker implements Source, Worker {
+  readonly acknowledges = true;
+  state: WorkerState = "away";
   /** False once it unsubscribed; it stays known while it holds a job, which it may still answer. */
   subscribed = true;
   held: Held | undefined;
-  /** Bytes of the job that found no room; 0 when none did. */
   needed = 0;
   /** The connection that was told to end: it is offered nothing more. */
   dismissed: ClientLink | undefined;
@@ -64,9 +97,35 @@ export class QueueWorker implements Source {
       (access === undefined || access.mayConsume(this.events.name));
   }
 
-  /** Room for a job; for one of `needed` bytes where such a one did not fit. */
   get hasRoom(): boolean {
     return this.session.canSend() && this.session.fits(this.needed);
+  }
+
+  get holder(): string {
+    return this.session.clientId;
+  }
+
+  fits(bytes: number): boolean {
+    return this.session.fits(bytes);
+  }
+
+  send(offer: Offer, deliveryId: string, bytes: number): boolean {
+    const { session, events } = this;
+    const delivery = events.delivery(offer, session, deliveryId);
+    if (session.send(this, offer.offset, offer.epoch, delivery, bytes) !== undefined) return true;
+    // D7.3: the job is not for this client, and it is told so.
+    this.dismissed = session.link;
+    session.hangUp({
+      code: Reason.PacketTooLarge,
+      reason:
+        `job ${offer.offset} of queue ${events.name} is larger than the Maximum Packet Size ` +
+        "of this client",
+    });
+    return false;
+  }
+
+  waitForRoom(): void {
+    this.session.wait(this);
   }
 
   pump(): void {
@@ -91,13 +150,14 @@ export class QueueWorker implements Source {
 export class Workers {
   readonly #bySession = new Map<Session, QueueWorker>();
   /** In the order their turn comes: who became free first, or waits longest (D14.5). */
-  readonly #idle = new Set<QueueWorker>();
-  readonly #due = new Set<QueueWorker>();
+  readonly #idle = new Set<Worker>();
+  readonly #due = new Set<Worker>();
 
   get(session: Session): QueueWorker | undefined {
     return this.#bySession.get(session);
   }
 
+  /** Sessions. */
   get size(): number {
     return this.#bySession.size;
   }
@@ -115,14 +175,15 @@ export class Workers {
     worker.session.addSource(worker);
   }
 
-  forget(worker: QueueWorker): void {
+  forget(worker: Worker): void {
     this.put(worker, "away");
+    if (!(worker instanceof QueueWorker)) return;
     this.#bySession.delete(worker.session);
     worker.session.removeSource(worker);
   }
 
   /** Moves `worker` to `state`, behind whoever is in it already. */
-  put(worker: QueueWorker, state: QueueWorker["state"]): void {
+  put(worker: Worker, state: WorkerState): void {
     this.#idle.delete(worker);
     this.#due.delete(worker);
     worker.state = state;
@@ -140,7 +201,7 @@ export class Workers {
    * The worker to serve next: the due ones first, then, on a tick, the idle ones. Those found gone or
    * without room are set aside. It keeps its state until it is `put` elsewhere.
    */
-  next(ticking: boolean): QueueWorker | undefined {
+  next(ticking: boolean): Worker | undefined {
     for (const worker of this.#due) {
       if (this.#mayServe(worker)) return worker;
     }
@@ -151,7 +212,7 @@ export class Workers {
     return undefined;
   }
 
-  #mayServe(worker: QueueWorker): boolean {
+  #mayServe(worker: Worker): boolean {
     if (!worker.live) this.put(worker, "away");
     else if (!worker.hasRoom) this.block(worker, worker.needed);
     else return true;
@@ -159,9 +220,9 @@ export class Workers {
   }
 
   /** The worker's window or socket is full: it is due again once `needed` bytes find room. */
-  block(worker: QueueWorker, needed: number): void {
+  block(worker: Worker, needed: number): void {
     this.put(worker, "blocked");
     worker.needed = needed;
-    worker.session.wait(worker);
+    worker.waitForRoom();
   }
 }

@@ -37,7 +37,7 @@ function whereabouts(held: Held | undefined, clock: Clock) {
   const left = fromMilliseconds(held.until - clock.monotonic());
   return {
     state: "leased",
-    holder: held.worker.session.clientId,
+    holder: held.worker.holder,
     lease_until: timestamp(clock.wall() + left),
   };
 }
