@@ -2,6 +2,7 @@ import { DatabaseSync } from "node:sqlite";
 import { StorageFailure } from "./contract.ts";
 
 const SQLITE_BUSY = 5;
+const SQLITE_FULL = 13;
 const SQLITE_NOTADB = 26;
 
 /**
@@ -77,16 +78,24 @@ export class ProviderLock {
 
 /**
  * The write is unconditional: a conditional one writes nothing on an existing file, takes a shared
- * lock only, and two brokers would both start (S155).
+ * lock only, and two brokers would both start (S155). Where the disk has no room for it, the exclusive
+ * transaction itself stays open instead: a broker that a full disk brought down must be able to start
+ * on it, for only a running one can remove anything.
  */
 function claim(database: DatabaseSync): void {
   database.prepare("PRAGMA locking_mode=EXCLUSIVE").all();
   database.prepare("BEGIN EXCLUSIVE").run();
-  database.prepare(
-    "CREATE TABLE IF NOT EXISTS holder (id INTEGER PRIMARY KEY, pid INTEGER, since TEXT) STRICT",
-  ).run();
-  database.prepare("INSERT OR REPLACE INTO holder VALUES (1, ?, datetime('now'))").run(Deno.pid);
-  database.prepare("COMMIT").run();
+  try {
+    database.prepare(
+      "CREATE TABLE IF NOT EXISTS holder (id INTEGER PRIMARY KEY, pid INTEGER, since TEXT) STRICT",
+    ).run();
+    database.prepare("INSERT OR REPLACE INTO holder VALUES (1, ?, datetime('now'))").run(Deno.pid);
+    database.prepare("COMMIT").run();
+  } catch (error) {
+    if (sqliteCode(error) !== SQLITE_FULL) throw error;
+    // SQLite has ended the transaction that found no room.
+    database.prepare("BEGIN EXCLUSIVE").run();
+  }
 }
 
 /**
