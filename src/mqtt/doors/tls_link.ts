@@ -22,6 +22,7 @@ export class TlsLink implements ByteLink {
     socket.on("readable", () => this.#notify());
     socket.on("end", end);
     socket.on("close", end);
+    below.on("close", end);
     // Told to whoever reads or writes; without a listener the process would end.
     socket.on("error", end);
   }
@@ -46,12 +47,18 @@ export class TlsLink implements ByteLink {
 
   write(bytes: Uint8Array): Promise<void> {
     return new Promise((resolve, reject) => {
-      if (this.#closed || this.socket.destroyed) {
-        reject(new Error("the connection is closed"));
-        return;
-      }
-      this.socket.write(bytes, (error) => error ? reject(error) : resolve());
+      const settle = (error?: Error | null) => {
+        // The TLS layer goes on taking bytes for a while when there is nothing below it any more.
+        if (error || this.#gone) reject(error ?? new Error("the connection is closed"));
+        else resolve();
+      };
+      if (this.#gone) settle();
+      else this.socket.write(bytes, settle);
     });
+  }
+
+  get #gone(): boolean {
+    return this.#closed || this.socket.destroyed || this.below.destroyed;
   }
 
   close(): void {
@@ -60,7 +67,7 @@ export class TlsLink implements ByteLink {
     this.#rest = undefined;
     this.#notify();
     // A peer that has not taken what was written would not take the end of the stream either.
-    if (this.socket.destroyed || this.socket.writableLength > 0) {
+    if (this.socket.destroyed || this.below.destroyed || this.socket.writableLength > 0) {
       this.socket.destroy();
       this.below.destroy();
       return;

@@ -1,6 +1,7 @@
 /** Clients of every kind of door, each a `WireClient` once its connection stands. */
 import { join } from "../../support/mqtt_bytes.ts";
 import { clientFrame, Opcode, parseServerFrame } from "../../support/web_socket_bytes.ts";
+import { within } from "../../support/wait.ts";
 import { type Carriage, WireClient } from "../../support/wire.ts";
 import type { Certified } from "../../support/certificates.ts";
 
@@ -53,8 +54,15 @@ export async function sendAll(conn: Pick<Deno.Conn, "write">, bytes: Uint8Array)
   for (let sent = 0; sent < bytes.length;) sent += await conn.write(bytes.subarray(sent));
 }
 
-/** Everything until the peer closes; a reset counts as that. */
-export async function readToEnd(conn: Pick<Deno.Conn, "read">): Promise<Uint8Array> {
+/** How long a test waits for the broker to close, where nothing else is said. */
+const CLOSE_MS = 20_000;
+
+/** Everything until the peer closes; a reset counts as that. @throws Error when it stays open */
+export function readToEnd(conn: Pick<Deno.Conn, "read">): Promise<Uint8Array> {
+  return within("the connection to be closed", readAll(conn), CLOSE_MS);
+}
+
+async function readAll(conn: Pick<Deno.Conn, "read">): Promise<Uint8Array> {
   const parts: Uint8Array[] = [];
   for (;;) {
     const buffer = new Uint8Array(4_096);

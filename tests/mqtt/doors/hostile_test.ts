@@ -278,11 +278,13 @@ Deno.test("HTTP heads without end are refused, and slow ones are cut", async () 
 Deno.test("connecting and leaving, thousands of times over every door, leaves nothing behind", async () => {
   await using siege = await Siege.begin();
   for (let round = 0; round < 50; round++) {
+    const { trips } = siege;
     await many(60, async (i) => {
       const conn = await tcpConnection([siege.broker.port, siege.tls, siege.ws][i % 3]);
       if (i % 2 === 0) await pour(conn, Uint8Array.of(0x16), 1);
       conn.close();
     });
+    await until("a proper round trip", () => siege.trips > trips);
   }
   siege.assertBounded("3000 visits");
 });
