@@ -11,6 +11,7 @@ import type { RouteCommand } from "./route.ts";
 export type Command =
   | { readonly kind: "config"; readonly file: string }
   | { readonly kind: "check-config"; readonly file: string; readonly output: boolean }
+  | { readonly kind: "check-storage"; readonly path: string }
   | AclCommand
   | MigrateCommand
   | PasswdCommand
@@ -87,6 +88,8 @@ function command(
       return { kind: "config", file };
     case "check-config":
       return { kind: "check-config", file, output: given.has("output") };
+    case "check-storage":
+      return { kind: "check-storage", path: file };
     case "acl": {
       const [user, clientId] = operands;
       return { kind: "acl", file, user, clientId, json: given.has("json") };

@@ -79,6 +79,13 @@ export const FLAGS: readonly Flag[] = [
     doc: "move a database into snapshots",
   },
   {
+    name: "check-storage",
+    operands: "DATABASE|DIRECTORY",
+    command: true,
+    built: true,
+    doc: "look for contradictions in what a provider keeps",
+  },
+  {
     name: "licenses",
     operands: "",
     command: true,

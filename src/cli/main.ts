@@ -10,6 +10,7 @@ import { StorageFailure } from "../storage/contract.ts";
 import { REVISION, VERSION } from "../version.ts";
 import { aclCommand } from "./acl.ts";
 import { readArguments } from "./arguments.ts";
+import { checkStorage } from "./check_storage.ts";
 import { helpText } from "./flags.ts";
 import { type Input, TerminalInput } from "./input.ts";
 import { migrate } from "./migrate.ts";
@@ -71,6 +72,8 @@ export async function main(argv: readonly string[], on: Dependencies): Promise<n
       return await aclCommand(command, on);
     case "passwd":
       return await passwd(command, on);
+    case "check-storage":
+      return await checkStorage(command.path, on);
     case "migrate":
       return await migrate(command, on);
     case "route":

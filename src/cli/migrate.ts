@@ -9,6 +9,7 @@ import type { MigrationReport, MovedChannel } from "../storage/migrate/report.ts
 import { snapshotsToSqlite } from "../storage/migrate/snapshots_to_sqlite.ts";
 import { sqliteToSnapshots } from "../storage/migrate/sqlite_to_snapshots.ts";
 import { REVISION } from "../version.ts";
+import { counted } from "./counted.ts";
 import { ProgressLine } from "./progress_line.ts";
 
 export interface MigrateCommand {
@@ -88,8 +89,4 @@ function measure({ name, kind, entries, positions }: MovedChannel): string {
 
 function files(count: number): string {
   return counted(count, "file of channels", "files of channels");
-}
-
-function counted(count: number, one: string, several: string): string {
-  return `${count} ${count === 1 ? one : several}`;
 }

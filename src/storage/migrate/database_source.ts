@@ -1,10 +1,10 @@
-import { DatabaseSync, type StatementSync } from "node:sqlite";
+import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { BROADCAST_LOG, type Job, type Position, type StoreKind } from "../contract.ts";
 import { sqliteCode } from "../lock.ts";
 import type { Offset, StoredRecord } from "../record.ts";
 import type { EncodedChannel, Listed } from "../snapshot/encode.ts";
 import { STORE_KINDS } from "../snapshot/format.ts";
-import { arraysOf, BUSY_TIMEOUT_MS } from "../sqlite/connection.ts";
+import { arraysOf, openToLook } from "../sqlite/connection.ts";
 import {
   FLAGS_SQL,
   messageColumns,
@@ -61,7 +61,7 @@ export class DatabaseSource {
       .filter((beside) => lookAt(beside) === undefined);
     let database: DatabaseSync | undefined;
     try {
-      database = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+      database = openToLook(path);
       const fault = schemaFault(database);
       if (fault !== undefined && fault !== "new") throw new Error(fault);
       database.prepare("BEGIN").run();

@@ -63,6 +63,33 @@ export function openForReading(filePath: string): DatabaseSync {
   return database;
 }
 
+/**
+ * Opens a file that somebody else may be using, or that has to stay as it is, to read it. Where a log lies
+ * beside it the last one out would copy it in: there the connection may write nothing at all. Where none
+ * does, SQLite takes away at the close what it put beside the file.
+ */
+export function openToLook(filePath: string): DatabaseSync {
+  const readOnly = sizeOf(filePath + "-wal") > 0;
+  const database = new DatabaseSync(filePath, { readOnly, timeout: BUSY_TIMEOUT_MS });
+  try {
+    pragma(database, "query_only=1");
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/** Bytes of a file; 0 when there is none. */
+export function sizeOf(path: string): number {
+  try {
+    return Deno.statSync(path).size;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return 0;
+    throw error;
+  }
+}
+
 /** Opens the keeper's connection, which copies the log into the file and writes nothing else. */
 export function openForKeeping(filePath: string): DatabaseSync {
   const database = new DatabaseSync(filePath, { timeout: BUSY_TIMEOUT_MS });

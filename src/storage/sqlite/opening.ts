@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { createPrivate, sqliteCode } from "../lock.ts";
 import { type Message, recordSize } from "../record.ts";
-import { openForWriting, pragma } from "./connection.ts";
+import { openForWriting, pragma, sizeOf } from "./connection.ts";
 import type { Opened, OpenWriter } from "./messages.ts";
 import { parseHeaders } from "./message_text.ts";
 import { createSchema, schemaFault } from "./schema.ts";
@@ -136,15 +136,6 @@ function positionsOf(database: DatabaseSync, channel: StoredChannel): [string, n
   if (channel.kind !== "append") return [];
   const select = database.prepare("SELECT reader, offset FROM positions WHERE channel = ?");
   return select.all(channel.name).map((row) => [row.reader as string, row.offset as number]);
-}
-
-function sizeOf(path: string): number {
-  try {
-    return Deno.statSync(path).size;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return 0;
-    throw error;
-  }
 }
 
 function removeIfThere(path: string): void {
