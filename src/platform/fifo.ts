@@ -14,6 +14,12 @@ export class Fifo<T> {
     this.#items.push(item);
   }
 
+  /** Puts items back at the front, in their order. */
+  unshift(items: readonly T[]): void {
+    this.#items.splice(0, this.#head, ...items);
+    this.#head = 0;
+  }
+
   peek(): T | undefined {
     return this.#items[this.#head];
   }

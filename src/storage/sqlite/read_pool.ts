@@ -1,5 +1,5 @@
 import { StorageFailure } from "../contract.ts";
-import { Fifo } from "./fifo.ts";
+import { Fifo } from "../../platform/fifo.ts";
 import type { Answer, Read, ReaderRequest, ReadRequest } from "./messages.ts";
 import type { WorkerLink } from "./worker_link.ts";
 

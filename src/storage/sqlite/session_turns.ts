@@ -1,5 +1,5 @@
 import type { Urgency } from "../contract.ts";
-import { Fifo } from "./fifo.ts";
+import { Fifo } from "../../platform/fifo.ts";
 import type { Outcome, Write } from "./messages.ts";
 
 /** Writes of one session transaction (S128). */

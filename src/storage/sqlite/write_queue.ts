@@ -1,7 +1,7 @@
 import type { Timer, Timers } from "../../platform/timers.ts";
 import { type ClosedBy, type PublishEntry, StorageFailure, type Urgency } from "../contract.ts";
 import { applyCounters, type ChannelState } from "./channel_state.ts";
-import { Fifo } from "./fifo.ts";
+import { Fifo } from "../../platform/fifo.ts";
 import type {
   Answer,
   Failure,
