@@ -46,6 +46,7 @@ export class Broker {
   readonly publisher: Publisher;
   readonly exactlyOnce: ExactlyOnce;
   readonly sessions: Sessions;
+  readonly shares: Shares;
   readonly budgets: PublishBudgets;
   readonly #subscriptions: Subscriptions;
   readonly #control: ControlTopics;
@@ -83,6 +84,7 @@ export class Broker {
       [RETAINED, retainedProvider],
     ]);
     const shares = new Shares(this.#log, context, configuration.share.expiresAfterMs);
+    this.shares = shares;
     this.publisher = new Publisher(context, {
       routes: this.routes,
       broadcast,

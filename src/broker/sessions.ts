@@ -198,7 +198,7 @@ export class Sessions {
     request: ConnectRequest,
     expiry: number,
     settle: Settle,
-  ): Promise<Claim> {
+  ): Promise<Claim | Refusal> {
     // What is on the wire is not written any more once the session ends with its connection.
     if (expiry === 0) await session.log?.window.flush("answering");
     const before = session.record();
@@ -218,6 +218,8 @@ export class Sessions {
       await this.store.save(record, "answering", { found, end: [] });
     } catch (error) {
       unlock();
+      const full = error instanceof StorageFailure && error.kind === "full";
+      if (full && found.length > 0) return NO_ROOM_FOR_CURSOR;
       throw error;
     }
     return {
@@ -444,6 +446,11 @@ type Settle = (owned: Owned | undefined) => void;
 const REMAINS: Refusal = {
   code: Reason.ImplementationSpecificError,
   reason: "what an earlier session of this client id left could not be dropped yet",
+};
+
+const NO_ROOM_FOR_CURSOR: Refusal = {
+  code: Reason.QuotaExceeded,
+  reason: "the session store has no room for the cursor of a shared group this session is in",
 };
 
 /** The shared filters a session holds: the names of its groups. */
