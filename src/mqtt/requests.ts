@@ -115,8 +115,11 @@ export class Requests {
     const refusal = applies === true
       ? await broker.request(session, this.link, request)
       : applies || undefined;
-    // A PUBREC that refuses ends the exchange (MQTT 5 4.3.3).
-    if (refusal !== undefined) session.applied.delete(packetId);
+    if (refusal !== undefined) {
+      broker.publisher.countRefusal(request.topic, session.clientId, refusal);
+      // A PUBREC that refuses ends the exchange (MQTT 5 4.3.3).
+      session.applied.delete(packetId);
+    }
     this.answers.answered(token, refusal);
   }
 

@@ -1,9 +1,14 @@
 /** What most exchanges of the wire tests begin with. */
 import assert from "node:assert/strict";
 import type { House } from "./house.ts";
-import type { ConnectOptions, PublishOptions, SubscribeOptions } from "./mqtt_bytes.ts";
+import {
+  type ConnectOptions,
+  encodeDisconnect,
+  type PublishOptions,
+  type SubscribeOptions,
+} from "./mqtt_bytes.ts";
 import { sleep } from "./wait.ts";
-import type { Received, WireClient } from "./wire.ts";
+import { ConnectionEnded, type Received, type WireClient } from "./wire.ts";
 
 /** A connection with a session that outlives it; resumed if there is one. */
 export async function durable(
@@ -99,6 +104,17 @@ export async function takenAll(
     } else throw new Error(`got a ${packet.type} among deliveries`);
   }
   return publishes;
+}
+
+/** A clean DISCONNECT, whatever deliveries are still under way. */
+export async function left(client: WireClient): Promise<void> {
+  await client.send(encodeDisconnect());
+  try {
+    for (;;) await client.next();
+  } catch (error) {
+    if (!(error instanceof ConnectionEnded)) throw error;
+  }
+  client.close();
 }
 
 /** Nothing more comes: a PINGREQ is answered at once. */
