@@ -4,6 +4,7 @@
  * QoS 2 exchange.
  */
 import assert from "node:assert/strict";
+import type { BrokerProcess } from "../support/broker_process.ts";
 import { encodePublish, join } from "../support/mqtt_bytes.ts";
 import { type Received, WireClient } from "../support/wire.ts";
 
@@ -27,6 +28,13 @@ export function label(packet: Received<"publish">, name: string): string | undef
 
 export function payload(packet: Received<"publish">): string {
   return new TextDecoder().decode(packet.payload);
+}
+
+/** Warnings and errors that the broker wrote from line `from` on, but for connections it ended. */
+export function said(broker: BrokerProcess, from = 0): string[] {
+  return broker.lines.slice(from).filter((line) =>
+    / level=(WARN|ERROR) /.test(line) && !line.includes('msg="ended a connection"')
+  );
 }
 
 /** A connection that takes up its session where there is one. */

@@ -3,6 +3,7 @@
  * it ever gave is held against its database (invariants 9 and 18, D11.10 to D11.15).
  */
 import assert from "node:assert/strict";
+import { check } from "../storage/check/support.ts";
 import { BrokerProcess, configurationText, type Place } from "../support/broker_process.ts";
 import { type Random, seeded } from "../support/random.ts";
 import { sleep, until } from "../support/wait.ts";
@@ -24,6 +25,8 @@ const SETTLED_EVERY = 5;
 /** Every so many rounds the restart itself is killed too. */
 const INTERRUPTED_EVERY = 7;
 const LONGEST_INTERRUPTED_START_MS = 400;
+/** Every so many rounds everything in the file is held against everything else in it. */
+const CHECKED_EVERY = 10;
 
 function configuration(random: Random): (place: Place) => string {
   const acknowledge = random.pick(["committed", "synced"] as const);
@@ -86,6 +89,7 @@ Deno.test("every acknowledged publish survives kill -9, once, in order, and the 
     await broker.startAgain();
 
     ledger.check(publishers);
+    if (round % CHECKED_EVERY === 0) assert.deepEqual((await check(broker.database)).findings, []);
     checkDeliveries(reader, ledger);
     const position = ledger.position(reader.clientId) ?? 1;
     assert.ok(position >= stored, `the stored position went back from ${stored} to ${position}`);
@@ -113,6 +117,7 @@ Deno.test("every acknowledged publish survives kill -9, once, in order, and the 
   assert.equal(reader.lowestUnacknowledged, ledger.last + 1);
   checkDeliveries(reader, ledger);
   ledger.checkWhole();
+  assert.deepEqual((await check(broker.database)).findings, []);
 });
 
 /** Whatever reached the reader was stored, and is what is stored. */

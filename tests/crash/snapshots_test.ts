@@ -14,7 +14,8 @@ import {
 import { seeded } from "../support/random.ts";
 import { sleep } from "../support/wait.ts";
 import { WireClient } from "../support/wire.ts";
-import { CHANNELS, checkChannels, checkSessions, live, publishAll } from "./household.ts";
+import { check } from "../storage/check/support.ts";
+import { CHANNELS, checkChannels, checkSessions, live, publishAll, said } from "./household.ts";
 
 function snapshots(place: Place): string {
   return `${place.directory}/snapshots`;
@@ -34,11 +35,6 @@ async function started(parts: Parts = {}): Promise<BrokerProcess> {
   const place = temporaryPlace();
   Deno.mkdirSync(snapshots(place));
   return await BrokerProcess.start(memory(parts), place);
-}
-
-/** Warnings and errors that the broker wrote from line `from` on. */
-function said(broker: BrokerProcess, from = 0): string[] {
-  return broker.lines.slice(from).filter((line) => / level=(WARN|ERROR) /.test(line));
 }
 
 /** Every file but the lock, by length and checksum. With its trailer every whole snapshot has the same checksum. */
@@ -127,6 +123,7 @@ Deno.test("Y15 Y3 Y4 Y5 SIGKILL while a stop writes leaves every channel whole, 
       kept.set(name, now);
     }
     if (round === 0) assert.equal(old.size, 0);
+    assert.deepEqual((await check(directory)).findings, []);
     if (old.size > 0 && old.size < MANY) mixed++;
 
     from = broker.lines.length;
