@@ -45,7 +45,7 @@ interop: bin/saguin
 	tests/interop/clients.sh
 	$(DENO) test --allow-all --cached-only --no-check tests/interop/*.ts
 
-# The table of README's "Speed" section. Narrow it with ARGS, see bench/publish.ts --help.
+# The tables of bench/RESULTS.md. Narrow it with ARGS, see bench/publish.ts --help.
 bench: bin/saguin
 	bench/support/peers.sh
 	$(DENO) run --allow-all --cached-only bench/publish.ts $(ARGS)
