@@ -12,6 +12,7 @@ import type { AppendChannel } from "./channels/append.ts";
 import type { LatestChannel } from "./channels/latest.ts";
 import type { QueueChannel } from "./channels/queue.ts";
 import type { Context } from "./context.ts";
+import { DeclaredSlices } from "./declared_slices.ts";
 import {
   FilterAdmission,
   type FilterRequest,
@@ -53,6 +54,7 @@ interface Grantable {
 /** Which filters are granted (02a sections 2, 4, 6), and what each of them begins. */
 export class Subscriptions {
   readonly #admission: FilterAdmission;
+  readonly #slices = new DeclaredSlices();
 
   constructor(
     private readonly context: Context,
@@ -265,8 +267,22 @@ export class Subscriptions {
     const several = plain &&
       this.routes.touched(filter).filter(({ kind }) => kind !== "queue").length > 1;
     session.subscribe(subscription, several);
-    if (plain) this.broadcast.add(filter, session);
-    else if (isShared(filter)) this.shares.join(session, subscription);
+    if (plain) {
+      this.broadcast.add(filter, session);
+      this.#declare(session, subscription);
+    } else if (isShared(filter)) this.shares.join(session, subscription);
+  }
+
+  #declare({ clientId }: Session, { filter, partitions }: StoredSubscription): void {
+    if (partitions === undefined) return this.#slices.withdraw(filter, clientId);
+    const other = this.#slices.declare(filter, clientId, partitions.count);
+    if (other === undefined) return;
+    this.context.log.warn("two clients divide the same filter into different numbers of partitions", {
+      filter,
+      client: clientId,
+      partitions: partitions.count,
+      other,
+    });
   }
 
   // ---------------------------------------------------------------------------------- unsubscribe
@@ -325,8 +341,10 @@ export class Subscriptions {
   /** Nothing new comes of the filter. */
   #withdraw(session: Session, filter: string): void {
     if (isShared(filter)) this.shares.leave(session, filter);
-    else if (isPlain(filter)) this.broadcast.remove(filter, session);
-    else this.#queue(filter)?.leave(session);
+    else if (isPlain(filter)) {
+      this.broadcast.remove(filter, session);
+      this.#slices.withdraw(filter, session.clientId);
+    } else this.#queue(filter)?.leave(session);
   }
 
   /** The queue that a pin names. */
