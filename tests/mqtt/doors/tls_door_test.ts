@@ -246,6 +246,27 @@ Deno.test("02b 4.4 a certificate's name takes the place of the CONNECT's, contro
   await client.expectConnack(0);
 });
 
+Deno.test("02b 4.4 a certificate's name is a full identity, for which permissions are granted", async () => {
+  const port = freePort();
+  await using _broker = await BrokerProcess.start((place) => {
+    Deno.writeTextFileSync(
+      `${place.directory}/acl.yaml`,
+      "roles:\n  meter:\n    - topic: diag/%u/#\n      allow: [write]\nusers:\n  device-1: [meter]\n",
+    );
+    const listen = "tcp:\n" + door("plain", place.port) + door("mutual", port, mutual()(place));
+    return configurationText(place, { provider: "memory", listen })
+      .replace("    listen:", `    acl_file: ${place.directory}/acl.yaml\n    listen:`);
+  });
+  const certified = devices.issue({ dns: ["device-1"] });
+  using client = await tlsClient(port, { trust: authority, certified });
+  await client.connect({ clientId: "c", userName: "device-2" });
+  await client.expectConnack();
+  await client.publish({ topic: "diag/device-1/t", payload: "x", qos: 1, packetId: 1 });
+  await client.expectPuback(1);
+  await client.publish({ topic: "diag/device-2/t", payload: "x", qos: 1, packetId: 2 });
+  await client.expectPuback(2, 0x87);
+});
+
 Deno.test("02b 4.4 a verified certificate that names nobody is let in, and said", async () => {
   const { broker, port } = await start({ mutual: mutual() });
   await using _ = broker;
