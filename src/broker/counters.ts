@@ -77,6 +77,15 @@ export class Counters {
   sharesHeld = 0;
   sharesDrained = 0;
   readonly sharesDropped = new LabelledCounter<ShareDropCause>();
+  /**
+   * A delivery that was handed out comes back to a group's list, or one finds no room on it, and is
+   * dropped at once: in and out, so that what groups hold stays what the counters leave (05 section 11).
+   */
+  shareDropped(cause: ShareDropCause): void {
+    this.sharesHeld++;
+    this.sharesDropped.add(cause);
+  }
+
   readonly storageErrors = new LabelledCounter<string>();
   readonly sessionsDropped = new LabelledCounter<SessionDropCause>();
   qos2Abandoned = 0;

@@ -148,7 +148,7 @@ export class Endings {
     rows: readonly Returning[] = [],
   ): void {
     const { shares } = this.parts;
-    const { sharesDropped } = this.context.counters;
+    const { counters } = this.context;
     const stored = new Set(rows.map(key));
     for (const returning of handed.returning) {
       const { group, offset, bytes } = returning;
@@ -158,12 +158,12 @@ export class Endings {
         group.giveBack(offset, bytes);
         continue;
       }
-      sharesDropped.add(group.size > 0 && group.kept ? "storage_full" : "no_member_left");
+      counters.shareDropped(group.size > 0 && group.kept ? "storage_full" : "no_member_left");
       group.finished(offset);
     }
     for (const row of rows) if (stored.has(key(row))) row.group.rowStale(row.offset);
     for (const { group, offset } of handed.dropped) {
-      sharesDropped.add("member_ended");
+      counters.shareDropped("member_ended");
       group.finished(offset);
     }
     for (const { group, offset } of handed.delivered) group.finished(offset);

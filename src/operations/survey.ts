@@ -19,8 +19,6 @@ export interface SessionTotals {
   readonly queuedBytes: number;
   /** Exactly-once publishes that were answered PUBREC and are not released. */
   readonly held: number;
-  /** By channel: sessions that declared a slice of a filter that reaches it. */
-  readonly partitioned: ReadonlyMap<string, number>;
 }
 
 interface ChannelBase {
@@ -79,6 +77,8 @@ export interface Survey {
   /** Monotonic ms. */
   readonly takenAt: number;
   readonly sessions: SessionTotals;
+  /** By channel: sessions that declared a slice of a filter that reaches it. */
+  readonly partitioned: ReadonlyMap<string, number>;
   readonly counters: CountersCopy;
   readonly willsWaiting: number;
   readonly retained: number;
@@ -105,7 +105,8 @@ export class Surveyor {
     const { broker } = this;
     const takenAt = broker.context.clock.monotonic();
     const counters = copyCounters(broker.context.counters);
-    const sessions = totals(broker.sessions.values(), broker.routes);
+    const slicing: Session[] = [];
+    const sessions = totals(broker.sessions.values(), slicing);
     const { willsWaiting } = broker;
     const retained = broker.publisher.destinations.retained.size();
     const channels: ChannelSurvey[] = [];
@@ -116,12 +117,28 @@ export class Surveyor {
     return {
       takenAt,
       sessions,
+      partitioned: await this.#partitioned(slicing, pace),
       counters,
       willsWaiting,
       retained,
       channels,
       providers: this.providers(),
     };
+  }
+
+  async #partitioned(
+    slicing: readonly Session[],
+    pace: Pace,
+  ): Promise<ReadonlyMap<string, number>> {
+    const counts = new Map<string, number>();
+    const reached = new Map<string, readonly string[]>();
+    for (const session of slicing) {
+      await pace.breathe();
+      for (const channel of reachedBySlices(session, this.broker.routes, reached)) {
+        counts.set(channel, (counts.get(channel) ?? 0) + 1);
+      }
+    }
+    return counts;
   }
 
   /** In ascending order of their names. */
@@ -166,7 +183,8 @@ function copyCounters(counters: Counters) {
   };
 }
 
-function totals(sessions: Iterable<Session>, routes: Routes): SessionTotals {
+/** Also puts those with declared slices into `slicing`. */
+function totals(sessions: Iterable<Session>, slicing: Session[]): SessionTotals {
   let v5 = 0;
   let v311 = 0;
   let offline = 0;
@@ -174,8 +192,6 @@ function totals(sessions: Iterable<Session>, routes: Routes): SessionTotals {
   let queuedMessages = 0;
   let queuedBytes = 0;
   let held = 0;
-  const partitioned = new Map<string, number>();
-  const reached = new Map<string, readonly string[]>();
   for (const session of sessions) {
     if (session.link === undefined) offline++;
     else if (session.level === 5) v5++;
@@ -186,11 +202,7 @@ function totals(sessions: Iterable<Session>, routes: Routes): SessionTotals {
     if (session.inbound.size > 0) {
       for (const { state } of session.inbound.values()) if (state !== "holding") held++;
     }
-    if (session.partitioned > 0) {
-      for (const channel of reachedBySlices(session, routes, reached)) {
-        partitioned.set(channel, (partitioned.get(channel) ?? 0) + 1);
-      }
-    }
+    if (session.partitioned > 0) slicing.push(session);
   }
   return {
     connected: { v311, v5 },
@@ -199,7 +211,6 @@ function totals(sessions: Iterable<Session>, routes: Routes): SessionTotals {
     queuedMessages,
     queuedBytes,
     held,
-    partitioned,
   };
 }
 

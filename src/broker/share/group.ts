@@ -255,7 +255,7 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
 
   /** A message owed to the group found no room in the log (02b section 15). */
   lost(): void {
-    this.context.counters.sharesDropped.add("storage_full");
+    this.context.counters.shareDropped("storage_full");
   }
 
   finishedInMemory(offset: Offset): void {
@@ -280,12 +280,12 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
     for (const { qos, state, offset, era, delivery: { message } } of entries) {
       if (state === "received" || state === "released") this.finishedInMemory(offset);
       else if (qos === 2 && state === "sent") {
-        this.context.counters.sharesDropped.add("member_ended");
+        this.context.counters.shareDropped("member_ended");
         this.finishedInMemory(offset);
       } else if (offset === 0) this.offer(message, era === 1);
       else if (this.kept) this.backlog.lentReturns(offset);
       else {
-        this.context.counters.sharesDropped.add("no_member_left");
+        this.context.counters.shareDropped("no_member_left");
         this.finishedInMemory(offset);
       }
     }

@@ -99,7 +99,7 @@ export const CHANNEL_FAMILIES: readonly Family<Scrape>[] = [
     "gauge",
     "Subscribers that declared a partition slice.",
     isAny,
-    ({ name }, { survey }) => survey.sessions.partitioned.get(name) ?? 0,
+    ({ name }, { survey }) => survey.partitioned.get(name) ?? 0,
   ),
   perChannel(
     "saguin_channel_position_lost_total",
