@@ -50,12 +50,14 @@ bench: bin/saguin
 	bench/support/peers.sh
 	$(DENO) run --allow-all --cached-only bench/publish.ts $(ARGS)
 	$(DENO) run --allow-all --cached-only bench/idle.ts $(ARGS)
+	$(DENO) run --allow-all --cached-only bench/doors.ts
 
 # Seconds instead of minutes: shows that the benches still run, not how fast anything is.
 bench-smoke: bin/saguin
 	bench/support/peers.sh
 	$(DENO) run --allow-all --cached-only bench/publish.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/idle.ts --smoke
+	$(DENO) run --allow-all --cached-only bench/doors.ts --smoke
 
 # The seeded campaigns (kills under load, malformed streams, fuzzing, random steps) at ten times their
 # length in CI. Their seeds are printed; SAGUIN_SEED repeats one.
