@@ -37,12 +37,25 @@ export class AmqpService {
     this.#doors = doors.map((door, i) => new AmqpDoor(door, this.#logins[i]));
   }
 
-  /** Reads the password files again. @throws Error with one sentence naming the door and the file */
+  /**
+   * Reads the password files and certificates again. @throws Error with one sentence naming the door
+   * and the file
+   */
   reread(): Change {
     const fresh = this.configuration.doors.map(accessAt);
+    const renewals = this.#doors.map((door) => door.renew());
     return {
-      apply: () => this.#logins.forEach((login, i) => login.door = fresh[i]),
-      report: () => {},
+      apply: () => {
+        this.#logins.forEach((login, i) => login.door = fresh[i]);
+        for (const renewal of renewals) renewal.apply();
+      },
+      report: (log) => {
+        for (const [i, { expires }] of renewals.entries()) {
+          if (expires === undefined) continue;
+          const listener = this.#doors[i].configuration.name;
+          log.info("certificate of an AMQP door", { listener, expires: expires.toISOString() });
+        }
+      },
     };
   }
 

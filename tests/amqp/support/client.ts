@@ -46,7 +46,12 @@ export class AmqpClient implements Disposable {
   #raw = false;
   heartbeats = 0;
 
-  private constructor(private readonly socket: Deno.TcpConn) {}
+  private constructor(private readonly socket: Deno.Conn) {}
+
+  /** Over a connection that was made otherwise, such as TLS. */
+  static over(connection: Deno.Conn): AmqpClient {
+    return new AmqpClient(connection);
+  }
 
   /** A socket, and nothing sent on it yet. */
   static async open(port: number): Promise<AmqpClient> {
