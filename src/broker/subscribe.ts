@@ -277,12 +277,15 @@ export class Subscriptions {
     if (partitions === undefined) return this.#slices.withdraw(filter, clientId);
     const other = this.#slices.declare(filter, clientId, partitions.count);
     if (other === undefined) return;
-    this.context.log.warn("two clients divide the same filter into different numbers of partitions", {
-      filter,
-      client: clientId,
-      partitions: partitions.count,
-      other,
-    });
+    this.context.log.warn(
+      "two clients divide the same filter into different numbers of partitions",
+      {
+        filter,
+        client: clientId,
+        partitions: partitions.count,
+        other,
+      },
+    );
   }
 
   // ---------------------------------------------------------------------------------- unsubscribe
