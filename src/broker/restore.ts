@@ -44,9 +44,11 @@ export class Restoration {
   ) {}
 
   async load(): Promise<void> {
+    const before = this.context.clock.wall();
     const { sessions, groups } = await this.store.load();
     this.parts.shares.restore(groups);
-    for (const image of sessions) this.#restoreSession(image);
+    // Whoever was connected when the broker was killed is away from this load on (S97).
+    for (const image of sessions) this.#restoreSession(image, image.record.awaySince >= before);
     for (const image of groups) {
       const group = this.parts.shares.get(image.name);
       if (group === undefined) continue;
@@ -55,7 +57,8 @@ export class Restoration {
     await this.#readLog();
   }
 
-  #restoreSession(image: SessionImage): void {
+  /** `cut`: it was connected, so what it is owed may have been sent and not stored as that. */
+  #restoreSession(image: SessionImage, cut: boolean): void {
     const { record } = image;
     const session = this.sessions.registry.make(record.clientId, record.will?.user ?? "");
     session.expiry = record.expiry;
@@ -66,7 +69,7 @@ export class Restoration {
     session.joined = false;
     session.stored = true;
     const { log } = this.parts;
-    session.log = new LogReader(session, log, image.cursor, log.store.next());
+    session.log = new LogReader(session, log, image.cursor, cut ? log.store.next() : 0);
     this.sessions.registry.hold(session);
     for (const subscription of record.subscriptions) {
       this.parts.subscriptions.restore(session, subscription);

@@ -36,6 +36,11 @@ const WORKER = new URL("../storage/sqlite/support/worker_entry.ts", import.meta.
 
 export type ProviderKind = "memory" | "sqlite";
 
+/** Parts of a configuration, and whether a memory provider keeps snapshots over a graceful stop. */
+export interface HouseParts extends Parts {
+  readonly snapshots?: boolean;
+}
+
 export class House implements AsyncDisposable {
   readonly time = new ManualTime();
   readonly log = new RecordingLog();
@@ -49,7 +54,7 @@ export class House implements AsyncDisposable {
   #open = false;
   readonly #database: string;
 
-  private constructor(private parts: Parts, private readonly directory: string) {
+  private constructor(private parts: HouseParts, private readonly directory: string) {
     // Workers cost more than what these tests read; the executable's tests have them.
     if (parts.provider !== "memory" && parts.providerKeys?.includes("read_connections") !== true) {
       this.parts = { ...parts, providerKeys: `read_connections: 0\n${parts.providerKeys ?? ""}` };
@@ -58,7 +63,7 @@ export class House implements AsyncDisposable {
   }
 
   /** Opens a broker on fresh files. What `parts` leaves out is the least that loads. */
-  static async open(parts: Parts = {}): Promise<House> {
+  static async open(parts: HouseParts = {}): Promise<House> {
     Deno.mkdirSync(RUN, { recursive: true });
     const house = new House(parts, Deno.makeTempDirSync({ dir: RUN }));
     await house.#start();
@@ -66,7 +71,10 @@ export class House implements AsyncDisposable {
   }
 
   async #start(): Promise<void> {
-    this.configuration = load(this.parts, {
+    const { snapshots, ...parts } = this.parts;
+    const snapshotDir = snapshots === true ? `${this.directory}/snapshots` : undefined;
+    if (snapshotDir !== undefined) Deno.mkdirSync(snapshotDir, { recursive: true });
+    this.configuration = load({ ...parts, snapshotDir }, {
       directory: this.directory,
       port: 0,
       database: this.#database,
@@ -165,7 +173,7 @@ export class House implements AsyncDisposable {
   }
 
   /** Other parts of the configuration, from the next start on. */
-  change(parts: Parts): void {
+  change(parts: HouseParts): void {
     this.parts = { ...this.parts, ...parts };
   }
 
@@ -186,6 +194,19 @@ export class House implements AsyncDisposable {
   async restart(downtimeMs = 0): Promise<void> {
     await this.stop();
     await this.time.leap(downtimeMs);
+    await this.#start();
+  }
+
+  /**
+   * The end of a process that nobody asked to stop, and another start: memory is gone, locks are free.
+   * Memory providers only; `killed` is for a database.
+   */
+  async crash(): Promise<void> {
+    this.#open = false;
+    this.#door.stopAccepting();
+    for (const provider of this.providers.values()) await provider.abandon();
+    this.#storageTimers.stop();
+    this.time.stop();
     await this.#start();
   }
 
@@ -246,7 +267,7 @@ export type Rule = (house: House, provider: ProviderKind) => Promise<void>;
 const BOTH: readonly ProviderKind[] = ["memory", "sqlite"];
 
 /** Declares the same test over both providers, each on a broker of its own; the name says which. */
-export function overBoth(name: string, parts: Parts, test: Rule, providers = BOTH): void {
+export function overBoth(name: string, parts: HouseParts, test: Rule, providers = BOTH): void {
   for (const provider of providers) {
     Deno.test(`${name} (${provider})`, async () => {
       await using house = await House.open({ ...parts, provider });
@@ -261,7 +282,7 @@ export function overBoth(name: string, parts: Parts, test: Rule, providers = BOT
  */
 export function rules(
   title: string,
-  parts: Parts,
+  parts: HouseParts,
   tests: Readonly<Record<string, Rule>>,
   providers = BOTH,
 ): void {
