@@ -39,6 +39,7 @@ check: dependencies
 	$(DENO) check --cached-only $(TYPED)
 	$(DENO) lint --quiet
 	$(DENO) fmt --check --quiet
+	$(DENO) run --allow-read=tests --cached-only tests/coverage_of_rules.ts
 
 # Unmodified clients against a running broker; the first run installs the clients.
 interop: bin/saguin

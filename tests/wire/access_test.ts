@@ -151,7 +151,7 @@ Deno.test("02b 7.4 figures of a user stand in place of the broker's", async () =
 
 // ------------------------------------------------------------------------------------------- Wills
 
-Deno.test("02b 7.5.5 a Will is checked at CONNECT and again, as its client, when it fires", async () => {
+Deno.test("02b 7.5.5 D19.3 D19.6 a Will is checked at CONNECT and again, as its client, when it fires", async () => {
   const granted = { dev: ["{topic: will/#, allow: [write]}"], all: EVERYTHING };
   const users = ["dev", "all"];
   await using guarded = await Guarded.start({ users, acl: acl(granted) });
@@ -173,7 +173,7 @@ Deno.test("02b 7.5.5 a Will is checked at CONNECT and again, as its client, when
 
 // ------------------------------------------------------------------------------- delivery and reload
 
-Deno.test("02b 7.5.6 a consumer is held at a record it may not read, and a reload that grants it wakes it", async () => {
+Deno.test("02b 7.5.6 D11.9 a consumer is held at a record it may not read, and a reload that grants it wakes it", async () => {
   const users = ["dev", "all"];
   const open = acl({ dev: ["{channel: log, allow: [read]}"], all: EVERYTHING });
   const narrow = acl({
@@ -229,7 +229,7 @@ Deno.test("02b 7.5.6 a record unacknowledged from before is not sent again to wh
   await second.expectPublish("log/b", "2");
 });
 
-Deno.test("02b 7.5.6 a latest value stays owed until it may be read, a broadcast is let go", async () => {
+Deno.test("02b 7.5.6 D8.12 D13.15 a latest value stays owed until it may be read, a broadcast is let go", async () => {
   const users = ["dev", "all"];
   const open = acl({
     dev: ["{channel: state, allow: [read]}", "{topic: news, allow: [read]}"],
@@ -263,7 +263,7 @@ Deno.test("02b 7.5.6 a latest value stays owed until it may be read, a broadcast
   }
 });
 
-Deno.test("02b 7.5.6 a job goes to no worker that may not consume, until a reload lets it", async () => {
+Deno.test("02b 7.5.6 D14.5 a job goes to no worker that may not consume, until a reload lets it", async () => {
   const users = ["dev", "all"];
   const open = acl({ dev: ["{channel: jobs, allow: [consume]}"], all: EVERYTHING });
   await using guarded = await Guarded.start({ users, acl: open });
@@ -416,7 +416,7 @@ Deno.test("02b 8.1 8.3 control topics answer what the client may do", async () =
   await dev.expectClose(0x98);
 });
 
-Deno.test("02b 8.2 features that roles deny", async () => {
+Deno.test("02b 8.2 D17.11 features that roles deny", async () => {
   const users = ["dev"];
   const deny = "{broker: features, deny: [persistent, will, share, retained, qos2]}";
   await using guarded = await Guarded.start({
@@ -449,7 +449,7 @@ Deno.test("02b 8.2 features that roles deny", async () => {
   await guarded.refused(0x86, "dev", { password: "no", will: { topic: "a", payload: "" } });
 });
 
-Deno.test("02b 8.2 a Will that is retained or of QoS 2 where those are denied", async () => {
+Deno.test("02b 8.2 D19.4 a Will that is retained or of QoS 2 where those are denied", async () => {
   await using guarded = await Guarded.start({
     users: ["dev"],
     acl: acl({ dev: [...EVERYTHING, "{broker: features, deny: [retained, qos2, persistent]}"] }),

@@ -1,0 +1,116 @@
+/** Invariant 16: subscribers that read nothing delay nobody, and cost a bounded amount of memory. */
+import assert from "node:assert/strict";
+import { BrokerProcess, configurationText } from "../support/broker_process.ts";
+import { encodePublish, join } from "../support/mqtt_bytes.ts";
+import { WireClient } from "../support/wire.ts";
+
+const PUBLISHES = 30_000;
+const WINDOW = 20;
+const PAYLOAD = "x".repeat(300);
+/**
+ * What the deaf ones may do to the publisher's PUBACK, over what the machine itself does to it: the best
+ * of some runs on either side, since other work of the machine is in all of them.
+ */
+const RATIO = 1.5;
+const NOISE_MS = { median: 1, p99: 10 };
+const ATTEMPTS = 4;
+const MIB = 1024 * 1024;
+/** Half a session's bound is on the wire and half waits; three of them, and what the heap makes of it. */
+const GROWTH_MIB = 96;
+
+interface Latency {
+  readonly median: number;
+  readonly p99: number;
+}
+
+const WORST: Latency = { median: Infinity, p99: Infinity };
+
+function better(a: Latency, b: Latency): Latency {
+  return { median: Math.min(a.median, b.median), p99: Math.min(a.p99, b.p99) };
+}
+
+async function subscriber(
+  port: number,
+  clientId: string,
+  filter: string,
+  qos: number,
+  sessionExpiry: number,
+): Promise<WireClient> {
+  const client = await WireClient.connected(port, { clientId, properties: { sessionExpiry } });
+  await client.subscribe({ subscriptions: [{ filter, qos }] });
+  await client.expectSuback(1, [qos]);
+  return client;
+}
+
+/** Publishes a window at a time, and says how long their PUBACKs took. */
+async function publish(client: WireClient, topic: string, count: number): Promise<Latency> {
+  const took: number[] = [];
+  for (let sent = 0; sent < count; sent += WINDOW) {
+    const packets = Array.from(
+      { length: WINDOW },
+      (_, i) => encodePublish({ topic, payload: PAYLOAD, qos: 1, packetId: i + 1 }),
+    );
+    const from = performance.now();
+    await client.send(join(...packets));
+    for (let id = 1; id <= WINDOW; id++) {
+      await client.expectPuback(id);
+      took.push(performance.now() - from);
+    }
+  }
+  took.sort((a, b) => a - b);
+  return { median: took[count >> 1], p99: took[Math.floor(count * 0.99)] };
+}
+
+const TOPICS = [["plain/x", "plain/#"], ["log/x", "log/#"], ["values/x", "values/#"]];
+
+for (const provider of ["sqlite", "memory"] as const) {
+  Deno.test(`D8.4 D3.9 D13.13 ${PUBLISHES} publishes past subscribers that read nothing: PUBACKs come as without them (${provider})`, async () => {
+    await using broker = await BrokerProcess.start((place) =>
+      configurationText(place, {
+        provider,
+        logLevel: "error",
+        limits: "write_timeout: 10m",
+        channels: "log:\n  type: append\n  filter: log/#\n  retention_bytes: 4MiB\n" +
+          "values:\n  type: latest\n  filter: values/#",
+      })
+    );
+    using publisher = await WireClient.connected(broker.port, { clientId: "publisher" });
+    for (const [topic, deaf] of provider === "sqlite" ? TOPICS : TOPICS.slice(0, 1)) {
+      await publish(publisher, topic, PUBLISHES / 10);
+      // The same is stored either way: a session that is away is owed it too.
+      const away = await subscriber(broker.port, "away", deaf, 1, 600);
+      away.close();
+      let alone = WORST;
+      let past = WORST;
+      let growth = 0;
+      for (let attempt = 1;; attempt++) {
+        alone = better(alone, await publish(publisher, topic, PUBLISHES));
+        const before = broker.residentBytes();
+        const subscribers = await Promise.all(
+          [[0, 0], [1, 0], [1, 600]].map(([qos, expiry], i) =>
+            subscriber(broker.port, `deaf ${attempt} ${i}`, deaf, qos, expiry)
+          ),
+        );
+        past = better(past, await publish(publisher, topic, PUBLISHES));
+        growth = Math.max(growth, (broker.residentBytes() - before) / MIB);
+        for (const client of subscribers) client.close();
+        assert.ok(growth < GROWTH_MIB, `${topic}: memory grew by ${growth.toFixed(0)} MiB`);
+        const within = (figure: "median" | "p99") =>
+          past[figure] <= alone[figure] * RATIO + NOISE_MS[figure];
+        if (within("median") && within("p99")) break;
+        assert.ok(
+          attempt < ATTEMPTS,
+          `${topic}: PUBACK alone ${shown(alone)}, past the deaf ${shown(past)}`,
+        );
+      }
+      console.log(
+        `deaf subscribers, ${topic} on ${provider}: PUBACK alone ${shown(alone)}, past them ` +
+          `${shown(past)}, memory +${growth.toFixed(0)} MiB`,
+      );
+    }
+  });
+}
+
+function shown({ median, p99 }: Latency): string {
+  return `${median.toFixed(2)} ms median, ${p99.toFixed(2)} ms p99`;
+}
