@@ -6,6 +6,7 @@ import { loadConfiguration } from "../config/load.ts";
 import { writeOut } from "../config/output.ts";
 import type { Settings } from "../config/settings.ts";
 import { REAL_SURROUNDINGS, type Surroundings } from "../config/walk.ts";
+import { checkTlsFiles } from "../mqtt/doors/tls_files.ts";
 import { StorageFailure } from "../storage/contract.ts";
 import { REVISION, VERSION } from "../version.ts";
 import { aclCommand } from "./acl.ts";
@@ -81,7 +82,7 @@ export async function main(argv: readonly string[], on: Dependencies): Promise<n
   }
 }
 
-/** What a command line's configuration says, with the files it names about users. */
+/** What a command line's configuration says, with the files it names about users and certificates. */
 interface Loaded {
   readonly configuration: Configuration;
   readonly settings: Settings;
@@ -100,6 +101,7 @@ function load(file: string, on: Dependencies): Loaded | undefined {
   const findings = new Findings();
   const { readFile } = on.surroundings;
   const credentials = loadCredentials(loading.configuration, readFile, findings);
+  checkTlsFiles(loading.configuration, readFile, findings);
   return { ...loading, credentials, findings: findings.empty ? "" : findings.report(file) };
 }
 

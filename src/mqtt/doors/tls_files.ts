@@ -1,6 +1,7 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import type { SecureContextOptions } from "node:tls";
-import type { TlsConfiguration } from "../../config/configuration.ts";
+import type { Configuration, TlsConfiguration } from "../../config/configuration.ts";
+import type { Findings } from "../../config/finding.ts";
 import { errorText } from "../../platform/log.ts";
 
 /** Certificates that were read and found to belong together, ready to be put into force. */
@@ -9,6 +10,17 @@ export interface TlsMaterial {
   /** When the door's own certificate ends. */
   readonly expires: Date;
 }
+
+/** What is wrong with one file of a `tls` block. */
+interface TlsFault {
+  readonly key: "cert_file" | "key_file" | "client_ca_file";
+  readonly file: string;
+  /** The end of a sentence that begins with the file. */
+  readonly says: string;
+}
+
+/** Reads the bytes of a file. @throws whatever the system says */
+type ReadFile = (path: string) => Uint8Array;
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
@@ -20,62 +32,100 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
  * @throws Error with one sentence naming the door, the key and the file
  */
 export function readTlsFiles(tls: TlsConfiguration, door: string): TlsMaterial {
-  const cert = readText(tls.certFile, `${door}.tls.cert_file`);
-  const key = readText(tls.keyFile, `${door}.tls.key_file`);
-  const [own] = readCertificates(cert, tls.certFile, `${door}.tls.cert_file`);
-  const privateKey = readKey(key, tls.keyFile, `${door}.tls.key_file`);
-  if (!own.checkPrivateKey(privateKey)) {
-    throw new Error(
-      `${door}.tls.key_file: ${tls.keyFile} is not the key of the first certificate in ` +
-        `${tls.certFile}`,
-    );
+  const read = new TlsFiles(tls, (path) => Deno.readFileSync(path));
+  const [fault] = read.faults;
+  if (fault !== undefined) {
+    throw new Error(`${door}.tls.${fault.key}: ${fault.file} ${fault.says}`);
   }
-  let ca: string[] | undefined;
-  if (tls.clientCaFile !== undefined) {
-    const where = `${door}.tls.client_ca_file`;
-    const text = readText(tls.clientCaFile, where);
-    readCertificates(text, tls.clientCaFile, where);
-    ca = text.match(CERTIFICATE)!;
-  }
-  return {
-    context: {
-      cert,
-      key,
-      minVersion: tls.minVersion === "1.3" ? "TLSv1.3" : "TLSv1.2",
-      ...ca === undefined ? {} : { ca },
-    },
-    expires: own.validToDate,
-  };
+  return read.material!;
 }
 
-function readText(file: string, where: string): string {
-  try {
-    return Deno.readTextFileSync(file);
-  } catch (error) {
-    throw new Error(`${where}: cannot read ${file}: ${errorText(error)}`);
+/** Reads the TLS files of every door and tells `findings` all that is wrong with them. */
+export function checkTlsFiles(
+  { mqtt, operations, amqp }: Configuration,
+  readFile: ReadFile,
+  findings: Findings,
+): void {
+  const told = new Set<string>();
+  for (const door of [...mqtt.doors, ...operations?.doors ?? [], ...amqp?.doors ?? []]) {
+    if (!("tls" in door) || door.tls === undefined) continue;
+    for (const { key, file, says } of new TlsFiles(door.tls, readFile).faults) {
+      // Doors may share a file, and it is one message for each.
+      if (told.has(`${file} ${says}`)) continue;
+      told.add(`${file} ${says}`);
+      const message = `is ${door.path}.tls.${key} and ${says}`;
+      findings.add({ file, line: 1, column: 1 }, undefined, message);
+    }
   }
 }
 
-/** At least one. */
-function readCertificates(text: string, file: string, where: string): X509Certificate[] {
-  const blocks = text.match(CERTIFICATE);
-  if (blocks === null) throw new Error(`${where}: ${file} holds no certificate in PEM`);
-  return blocks.map((block, i) => {
-    try {
-      return new X509Certificate(block);
-    } catch (error) {
-      throw new Error(
-        `${where}: certificate ${i + 1} of ${file} cannot be read: ${errorText(error)}`,
+/** The files of one block as they are now. */
+class TlsFiles {
+  readonly faults: TlsFault[] = [];
+  /** Undefined when there are faults. */
+  readonly material: TlsMaterial | undefined;
+
+  constructor(tls: TlsConfiguration, private readonly readFile: ReadFile) {
+    const cert = this.#text("cert_file", tls.certFile);
+    const key = this.#text("key_file", tls.keyFile);
+    const ca = tls.clientCaFile === undefined
+      ? undefined
+      : this.#text("client_ca_file", tls.clientCaFile);
+    const own = cert && this.#certificates("cert_file", tls.certFile, cert)?.[0];
+    const privateKey = key && this.#key(tls.keyFile, key);
+    if (ca !== undefined) this.#certificates("client_ca_file", tls.clientCaFile!, ca);
+    if (own && privateKey && !own.checkPrivateKey(privateKey)) {
+      this.#fault(
+        "key_file",
+        tls.keyFile,
+        `is not the key of the first certificate in ${tls.certFile}`,
       );
     }
-  });
-}
+    if (this.faults.length > 0) return;
+    this.material = {
+      context: {
+        cert,
+        key,
+        minVersion: tls.minVersion === "1.3" ? "TLSv1.3" : "TLSv1.2",
+        ...ca === undefined ? {} : { ca: ca.match(CERTIFICATE)! },
+      },
+      expires: (own as X509Certificate).validToDate,
+    };
+  }
 
-function readKey(text: string, file: string, where: string): KeyObject {
-  try {
-    return createPrivateKey(text);
-  } catch {
-    // What the runtime says of a key may quote from it.
-    throw new Error(`${where}: ${file} holds no private key in PEM, or an encrypted one`);
+  #fault(key: TlsFault["key"], file: string, says: string): undefined {
+    this.faults.push({ key, file, says });
+  }
+
+  #text(key: TlsFault["key"], file: string): string | undefined {
+    try {
+      return new TextDecoder().decode(this.readFile(file));
+    } catch (error) {
+      return this.#fault(key, file, `cannot be read: ${errorText(error)}`);
+    }
+  }
+
+  /** At least one. */
+  #certificates(key: TlsFault["key"], file: string, text: string): X509Certificate[] | undefined {
+    const certificates: X509Certificate[] = [];
+    for (const block of text.match(CERTIFICATE) ?? []) {
+      try {
+        certificates.push(new X509Certificate(block));
+      } catch (error) {
+        const number = certificates.length + 1;
+        return this.#fault(key, file, `has no readable certificate ${number}: ${errorText(error)}`);
+      }
+    }
+    if (certificates.length > 0) return certificates;
+    return this.#fault(key, file, "holds no certificate in PEM");
+  }
+
+  #key(file: string, text: string): KeyObject | undefined {
+    try {
+      return createPrivateKey(text);
+    } catch {
+      // What the runtime says of a key may quote from it.
+      return this.#fault("key_file", file, "holds no private key in PEM, or an encrypted one");
+    }
   }
 }
