@@ -7,13 +7,13 @@ import { Deliveries, type DeliveryLink } from "./deliveries.ts";
 import { ChannelMethods } from "./channel_methods.ts";
 import type { AmqpMessage } from "./message.ts";
 import { Publication } from "./publication.ts";
+import type { Outbound } from "./outbound.ts";
 import type { Publishing } from "./publishing.ts";
 import type { QueueItem } from "./queues/source.ts";
 import { endsChannelOnly, isRefusal, type Refusal, refuse, Reply, replyText } from "./reply.ts";
 import { type PublishStep, Steps } from "./steps.ts";
 import type { VirtualHost } from "./virtual_host.ts";
 import { WireFault } from "./wire/fault.ts";
-import type { FrameWriter } from "./wire/frame_writer.ts";
 import {
   type Arguments,
   formOf,
@@ -28,7 +28,7 @@ export interface ChannelLink {
   readonly host: VirtualHost;
   readonly declarations: Declarations;
   readonly publishing: Publishing;
-  readonly writer: FrameWriter;
+  readonly outbound: Outbound;
   readonly partial: PartialBytes;
   readonly maxMessageBytes: number;
   readonly maxUnacked: number;
@@ -36,15 +36,10 @@ export interface ChannelLink {
   readonly user: string;
   /** The client understands a basic.cancel of ours. */
   readonly cancelNotify: boolean;
-  /** More bytes wait for the socket than `broker.amqp.outbound_high_water` (A18). */
+  /** The socket has enough to take, or nothing is delivered any more (A18). */
   readonly congested: boolean;
   /** False once the connection is closing, in whatever way. */
   readonly open: boolean;
-  /** What was written leaves at the end of the turn. */
-  schedule(): void;
-  /** The channel has confirms to flush before that. */
-  confirmsWait(channel: Channel): void;
-  settleWhenWritten(item: QueueItem): void;
   /** Publishes that were read and are not settled, and their bytes. */
   waits(publishes: number, bytes: number): void;
   /** Ends the connection with an exception (A21). */
@@ -175,7 +170,7 @@ export class Channel implements DeliveryLink {
         if (stored) this.write("basic.ack", { deliveryTag, multiple });
         else this.write("basic.nack", { deliveryTag, multiple, requeue: false });
       },
-      () => this.link.confirmsWait(this),
+      () => this.link.outbound.confirmsWait(this),
     );
   }
 
@@ -236,8 +231,8 @@ export class Channel implements DeliveryLink {
     const { counters } = this.link.host;
     if (publish.mandatory && !publication.routed) {
       counters.returned++;
-      this.link.writer.return(this.number, Reply.NoRoute, "NO_ROUTE", message);
-      this.link.schedule();
+      this.link.outbound.frames.return(this.number, Reply.NoRoute, "NO_ROUTE", message);
+      this.link.outbound.schedule();
     }
     if (tag === 0) return;
     counters.confirmed++;
@@ -280,12 +275,12 @@ export class Channel implements DeliveryLink {
   }
 
   deliver(tag: string, deliveryTag: number, redelivered: boolean, message: AmqpMessage): void {
-    this.link.writer.deliver(this.number, tag, deliveryTag, redelivered, message);
-    this.link.schedule();
+    this.link.outbound.frames.deliver(this.number, tag, deliveryTag, redelivered, message);
+    this.link.outbound.schedule();
   }
 
   settleWhenWritten(item: QueueItem): void {
-    this.link.settleWhenWritten(item);
+    this.link.outbound.settleWhenWritten(item);
   }
 
   cancelled(consumerTag: string): void {
@@ -363,8 +358,8 @@ export class Channel implements DeliveryLink {
   // ------------------------------------------------------------------------------------------ writing
 
   write<N extends MethodName>(name: N, args: Arguments<N>): void {
-    this.link.writer.method(this.number, name, args);
-    this.link.schedule();
+    this.link.outbound.frames.method(this.number, name, args);
+    this.link.outbound.schedule();
   }
 
   // ----------------------------------------------------------------------------------- what is settled

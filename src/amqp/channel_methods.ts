@@ -226,9 +226,9 @@ export class ChannelMethods {
     const { message, redelivered } = item;
     if (!channel.canDeliver || message === undefined) return source.requeue([item]);
     channel.deliveries.got(item, method.noAck, (tag) => {
-      const { writer } = channel.link;
-      writer.getOk(channel.number, tag, redelivered, source.messageCount, message);
-      channel.link.schedule();
+      const { outbound } = channel.link;
+      outbound.frames.getOk(channel.number, tag, redelivered, source.messageCount, message);
+      outbound.schedule();
     });
   }
 

@@ -2,26 +2,18 @@ import type { ByteLink } from "../mqtt/doors/byte_link.ts";
 import type { Clock } from "../platform/clock.ts";
 import { errorText } from "../platform/log.ts";
 import type { Timer } from "../platform/timers.ts";
-import { VERSION } from "../version.ts";
 import type { AlarmListener } from "./alarm.ts";
 import { Channel, type ChannelLink } from "./channel.ts";
 import type { PartialBytes } from "./content.ts";
 import type { Declarations } from "./declarations.ts";
 import { Heartbeats } from "./heartbeats.ts";
-import {
-  type Access,
-  type Capabilities,
-  capabilitiesOf,
-  clientName,
-  credentialsOf,
-  MECHANISM,
-  NO_CAPABILITIES,
-} from "./login.ts";
+import { Handshake, type HandshakeEvents } from "./handshake.ts";
+import { Intake } from "./intake.ts";
+import type { Access } from "./login.ts";
 import type { Publishing } from "./publishing.ts";
-import type { QueueItem } from "./queues/source.ts";
-import { isRefusal, type Refusal, refuse, Reply, replyText } from "./reply.ts";
-import { SocketWriter, type WriteEvents } from "./socket_writer.ts";
-import { agree, serverProperties, type TuneOffer } from "./tuning.ts";
+import { type Refusal, refuse, Reply, replyText } from "./reply.ts";
+import { Outbound } from "./outbound.ts";
+import type { TuneOffer } from "./tuning.ts";
 import type { VirtualHost } from "./virtual_host.ts";
 import { WireFault } from "./wire/fault.ts";
 import {
@@ -31,23 +23,15 @@ import {
   FrameType,
   WrongProtocol,
 } from "./wire/frames.ts";
-import type { FrameWriter } from "./wire/frame_writer.ts";
 import {
   type Arguments,
   formOf,
   type Method,
   type MethodName,
-  type MethodOf,
   readMethod,
 } from "./wire/methods.ts";
 import { ReadBuffer } from "./read_buffer.ts";
 import { Reader } from "./wire/reader.ts";
-import { encodeText } from "./wire/text.ts";
-import { Unwritten } from "./unwritten.ts";
-
-/** Publishes of one connection that may wait for their stores before it is read no further. */
-const WAITING_PUBLISHES_PER_BATCH = 4;
-const WAITING_BYTES = 8 * 1024 * 1024;
 
 /** Unfinished contents of one connection: several of the largest at once, or many small ones. */
 const LARGEST_CONTENTS_AT_ONCE = 4;
@@ -55,9 +39,6 @@ const LEAST_PARTIAL_BYTES = 16 * 1024 * 1024;
 
 /** How long a peer has for its close-ok (A15, A16). */
 const CLOSE_OK_MS = 5_000;
-
-/** How long a wrong password waits for its answer where the client cannot be told (A11). */
-const WRONG_PASSWORD_MS = 1_000;
 
 /** What a door gives to all of its connections. */
 export interface ConnectionContext {
@@ -75,8 +56,8 @@ export interface ConnectionContext {
   readonly outboundHighWater: number;
 }
 
-/** The handshake, then `running`; `closing` sent our close, `ended` is over (section 4.1). */
-type State = "header" | "starting" | "tuning" | "opening" | "running" | "closing" | "ended";
+/** `closing` sent our close or is about to, `ended` is over (section 4.1). */
+type State = "handshake" | "running" | "closing" | "ended";
 
 /** What a pause waits for; the frame that met it is done first when it is over. */
 interface Held {
@@ -88,7 +69,7 @@ interface Held {
  * One AMQP connection: bytes to frames to channels, and back. What publishes wait for does not stop the
  * reading, up to a bound; what stops it is an alarm, a full provider, and the socket itself.
  */
-export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, WriteEvents {
+export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, HandshakeEvents {
   readonly host: VirtualHost;
   readonly declarations: Declarations;
   readonly publishing: Publishing;
@@ -96,29 +77,22 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
   readonly maxMessageBytes: number;
   readonly maxUnacked: number;
   readonly address: string;
-  user = "";
-  #state: State = "header";
-  #capabilities: Capabilities = NO_CAPABILITIES;
+  #state: State = "handshake";
+  readonly #handshake: Handshake;
+  #handshakeTimer: Timer | undefined;
   #tuned: TuneOffer;
-  #name = "";
-  readonly #socket: SocketWriter;
+  readonly outbound: Outbound;
   readonly #decoder: FrameDecoder;
   readonly #reader = new Reader();
   readonly #channels = new Map<number, Channel>();
-  readonly #confirming: Channel[] = [];
-  readonly #unwritten = new Unwritten();
-  #waitingPublishes = 0;
-  #waitingBytes = 0;
+  readonly #intake: Intake;
   /** What runs before the next frame is decoded: a login, a close. */
   #busy: Promise<void> | undefined;
   #held: Held | undefined;
-  #resume: (() => void) | undefined;
   /** The client was told that it is blocked. */
   #blocked = false;
-  #handshake: Timer | undefined;
   #closeTimer: Timer | undefined;
   #heartbeats: Heartbeats | undefined;
-  #starved = false;
   #deaf = false;
   #closeSent = false;
   /** It got as far as open-ok. */
@@ -130,21 +104,31 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
   constructor(
     private readonly context: ConnectionContext,
     private readonly link: ByteLink,
-    private readonly arrival: { readonly address: string; readonly proved?: string },
+    arrival: { readonly address: string; readonly proved?: string },
   ) {
-    const { host, clock } = context;
+    const { host, clock, access, offer } = context;
     this.host = host;
     this.declarations = context.declarations;
     this.publishing = context.publishing;
     this.maxMessageBytes = context.maxMessageBytes;
     this.maxUnacked = context.maxUnacked;
     this.address = arrival.address;
-    this.#tuned = context.offer;
+    this.#tuned = offer;
+    this.#intake = new Intake(context.publishBatch);
     const most = Math.max(LEAST_PARTIAL_BYTES, context.maxMessageBytes * LARGEST_CONTENTS_AT_ONCE);
     this.partial = { bytes: 0, most };
-    this.#socket = new SocketWriter(link, clock, this);
+    this.outbound = new Outbound(
+      link,
+      clock,
+      context.outboundHighWater,
+      () => this.#roomMade(),
+      () => this.cut(),
+    );
     this.#decoder = new FrameDecoder(this);
-    this.#handshake = host.timers.after(context.handshakeTimeoutMs, () => {
+    const { timers } = host;
+    const { proved } = arrival;
+    this.#handshake = new Handshake({ access, offer, vhost: host.name, proved, timers }, this);
+    this.#handshakeTimer = timers.after(context.handshakeTimeoutMs, () => {
       this.#log("an AMQP client did not complete its handshake in time", "info");
       this.cut();
     });
@@ -218,59 +202,40 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
   /** Waits while as much waits for the stores as may. */
   async #untilRoom(): Promise<void> {
     const { provider } = this.host;
+    const intake = this.#intake;
     while (!this.#ended) {
-      if (this.publishing.saturated && this.#waitingPublishes > 0) {
+      if (this.publishing.saturated && !intake.idle) {
         this.publishing.saturated = false;
         if (!provider.accepting) {
-          provider.onceAccepting(() => this.#wake());
+          provider.onceAccepting(() => intake.wake());
           await this.#paused();
         }
-      } else if (this.#full) await this.#paused();
+      } else if (intake.full) await this.#paused();
       else return;
     }
   }
 
-  /** Not read until `#wake`: the peer's silence says nothing meanwhile. */
+  /** Not read until it is woken: the peer's silence says nothing meanwhile. */
   async #paused(): Promise<void> {
     this.#heartbeats?.pause();
-    await new Promise<void>((resolve) => this.#resume = resolve);
+    await this.#intake.paused();
     this.#heartbeats?.heard();
   }
 
-  get #full(): boolean {
-    return this.#waitingPublishes >= this.context.publishBatch * WAITING_PUBLISHES_PER_BATCH ||
-      this.#waitingBytes >= WAITING_BYTES;
-  }
-
-  #wake(): void {
-    const resume = this.#resume;
-    this.#resume = undefined;
-    resume?.();
-  }
-
   waits(publishes: number, bytes: number): void {
-    this.#waitingPublishes += publishes;
-    this.#waitingBytes += bytes;
-    if (publishes < 0 && this.#held === undefined && !this.#full) this.#wake();
+    this.#intake.waits(publishes, bytes);
   }
 
   // --------------------------------------------------------------------------------------- frame sink
 
   greeted(): boolean {
-    this.#state = "starting";
-    this.#method("connection.start", {
-      versionMajor: 0,
-      versionMinor: 9,
-      serverProperties: serverProperties(VERSION),
-      mechanisms: encodeText(MECHANISM),
-      locales: encodeText("en_US"),
-    });
+    this.#handshake.greet();
     return true;
   }
 
   #wrongProtocol(): void {
     this.#log("refused a peer that does not speak AMQP 0-9-1", "info");
-    this.#socket.frames.protocolHeader();
+    this.outbound.frames.protocolHeader();
     this.#end();
   }
 
@@ -302,7 +267,7 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
         throw new WireFault(Reply.FrameError, "a heartbeat with a payload");
       }
     } else {
-      if (this.#state !== "running") this.#outOfOrder("content");
+      if (this.#state !== "running") this.#handshake.outOfOrder("content");
       if (channel === 0) throw new WireFault(Reply.UnexpectedFrame, "content on channel 0");
       const to = this.#channel(channel, "content");
       if (type === FrameType.Header) to.header(reader);
@@ -318,10 +283,6 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
     throw new WireFault(Reply.CommandInvalid, detail);
   }
 
-  #outOfOrder(what: string): never {
-    throw new WireFault(Reply.ChannelError, `${what} in state ${this.#state} of the handshake`);
-  }
-
   #channel(number: number, what: string): Channel {
     const channel = this.#channels.get(number);
     if (channel === undefined) {
@@ -334,7 +295,7 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
     if (method.method.startsWith("connection.")) {
       this.#invalid(`${method.method} on channel ${number}`);
     }
-    if (this.#state !== "running") this.#outOfOrder(method.method);
+    if (this.#state !== "running") this.#handshake.outOfOrder(method.method);
     if (method.method === "channel.open") {
       if (!this.#channels.has(number)) return this.#openChannel(number);
       throw new WireFault(Reply.ChannelError, `channel ${number} is open already`);
@@ -377,88 +338,42 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
       throw new WireFault(Reply.ChannelError, `${name} on channel 0`);
     }
     if (formOf(name).from === "server") this.#invalid(`${name} is not a method of clients`);
-    switch (method.method) {
-      case "connection.start-ok":
-        if (this.#state !== "starting") this.#outOfOrder(name);
-        this.#busy = this.#logIn(method);
-        return;
-      case "connection.tune-ok":
-        if (this.#state !== "tuning") this.#outOfOrder(name);
-        return this.#tune(method);
-      case "connection.open":
-        if (this.#state !== "opening") this.#outOfOrder(name);
-        return this.#open(method);
-      case "connection.update-secret":
-        return this.raise(
-          refuse(Reply.NotImplemented, "connection.update-secret is not supported"),
-          name,
-        );
-      default:
-        this.#outOfOrder(name);
+    if (name === "connection.update-secret") {
+      return this.raise(refuse(Reply.NotImplemented, `${name} is not supported`), name);
     }
+    if (this.#state === "handshake") this.#busy = this.#handshake.method(method);
+    else throw new WireFault(Reply.ChannelError, `${name} on an open connection`);
   }
 
-  async #logIn(method: MethodOf<"connection.start-ok">): Promise<void> {
-    this.#capabilities = capabilitiesOf(method.clientProperties);
-    this.#name = clientName(method.clientProperties);
-    const credentials = credentialsOf(method);
-    if (isRefusal(credentials)) return this.raise(credentials, method.method);
-    const outcome = await this.context.access.login(
-      { ...credentials, proved: this.arrival.proved },
-      () => this.#ended,
-    );
-    if (this.#state !== "starting") return;
-    if (outcome.admitted) {
-      this.user = outcome.user;
-      this.#state = "tuning";
-      const { channelMax, frameMax, heartbeat } = this.context.offer;
-      this.#method("connection.tune", { channelMax, frameMax, heartbeat });
-      return;
-    }
-    this.host.log.warn("refused an AMQP login", {
-      user: credentials.user,
-      listener: this.context.listener,
-      address: this.address,
-      why: outcome.why,
-    });
-    if (outcome.why === "wrong" && !this.#capabilities.authenticationFailureClose) {
-      this.host.counters.refused.add(Reply.AccessRefused);
-      await new Promise<void>((resolve) => this.host.timers.after(WRONG_PASSWORD_MS, resolve));
-      return this.cut();
-    }
-    const detail = outcome.why === "wrong"
-      ? `login refused for user '${credentials.user}'`
-      : outcome.why === "denied"
-      ? `user '${credentials.user}' may not connect to AMQP`
-      : "too many logins wait to be checked; try again";
-    this.raise(refuse(Reply.AccessRefused, detail), method.method);
+  // ---------------------------------------------------------------------------------------- handshake
+
+  get over(): boolean {
+    return this.#state !== "handshake";
   }
 
-  #tune(method: MethodOf<"connection.tune-ok">): void {
-    const tuned = agree(this.context.offer, method);
-    if (isRefusal(tuned)) return this.raise(tuned, method.method);
+  refusedLogin(user: string, why: string): void {
+    const { listener } = this.context;
+    this.host.log.warn("refused an AMQP login", { user, listener, address: this.address, why });
+  }
+
+  tuned(tuned: TuneOffer): void {
     this.#tuned = tuned;
     this.#decoder.maximumPayload = tuned.frameMax;
-    this.#socket.frames.frameMax = tuned.frameMax;
-    this.#state = "opening";
+    this.outbound.frames.frameMax = tuned.frameMax;
   }
 
-  #open({ method, virtualHost }: MethodOf<"connection.open">): void {
-    if (virtualHost !== this.host.name) {
-      return this.raise(refuse(Reply.NotAllowed, `vhost ${virtualHost} not found`), method);
-    }
-    this.#handshake?.cancel();
-    this.#handshake = undefined;
+  opened(): void {
+    this.#handshakeTimer?.cancel();
+    this.#handshakeTimer = undefined;
     this.#state = "running";
     this.#opened = true;
-    this.#method("connection.open-ok", {});
     const { heartbeat } = this.#tuned;
     if (heartbeat > 0) {
       this.#heartbeats = new Heartbeats(heartbeat, this.context.clock, this.host.timers, {
-        lastWriteAt: () => this.#socket.lastWriteAt,
+        lastWriteAt: () => this.outbound.lastWriteAt,
         send: () => {
-          this.#socket.frames.heartbeat();
-          this.#socket.schedule();
+          this.outbound.frames.heartbeat();
+          this.outbound.schedule();
         },
         silent: () => {
           this.#log("dropped an AMQP connection that missed its heartbeats", "warn");
@@ -471,18 +386,23 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
     this.#log("an AMQP client connected", "info");
   }
 
+  get user(): string {
+    return this.#handshake.user;
+  }
+
   // -------------------------------------------------------------------------------------------- alarm
 
   alarmRaised(reason: string): void {
-    if (this.#blocked || !this.#capabilities.connectionBlocked || !this.#running) return;
+    const { connectionBlocked } = this.#handshake.capabilities;
+    if (this.#blocked || !connectionBlocked || !this.#running) return;
     this.#blocked = true;
-    this.#method("connection.blocked", { reason });
+    this.write("connection.blocked", { reason });
   }
 
   alarmCleared(): void {
-    if (this.#blocked && this.#running) this.#method("connection.unblocked", {});
+    if (this.#blocked && this.#running) this.write("connection.unblocked", {});
     this.#blocked = false;
-    if (this.#held !== undefined) this.#wake();
+    this.#intake.wake();
   }
 
   // ------------------------------------------------------------------------------------------ closing
@@ -497,7 +417,7 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
       return;
     }
     if (method.method === "connection.close") {
-      this.#method("connection.close-ok", {});
+      this.write("connection.close-ok", {});
       this.#end();
     } else if (method.method === "connection.close-ok") this.#end();
   }
@@ -518,7 +438,7 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
     }
     await this.host.changed();
     if (this.#ended) return;
-    this.#method("connection.close-ok", {});
+    this.write("connection.close-ok", {});
     this.#end();
   }
 
@@ -554,10 +474,10 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
 
   async #close(refusal: Refusal, text: string, method: MethodName | undefined): Promise<void> {
     this.#state = "closing";
-    this.#handshake?.cancel();
+    this.#handshakeTimer?.cancel();
     this.host.alarm.remove(this);
     this.#held = undefined;
-    this.#wake();
+    this.#intake.wake();
     this.#closeTimer = this.host.timers.after(CLOSE_OK_MS, () => this.cut());
     await Promise.all([...this.#channels.values()].map((channel) => channel.finished()));
     if (this.#ended) return;
@@ -567,7 +487,7 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
     const { classId, methodId } = method === undefined
       ? { classId: 0, methodId: 0 }
       : formOf(method);
-    this.#method("connection.close", {
+    this.write("connection.close", {
       replyCode: refusal.code,
       replyText: text,
       classId,
@@ -595,9 +515,9 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
   #end(): void {
     if (this.#ended) return;
     this.#state = "ended";
-    this.#wake();
+    this.#intake.wake();
     const deadline = this.host.timers.after(CLOSE_OK_MS, () => this.link.close());
-    void this.#socket.flushed().then(() => {
+    void this.outbound.flushed().then(() => {
       deadline.cancel();
       this.link.close();
     });
@@ -606,26 +526,22 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
   /** Closes at once, without a word. */
   cut(): void {
     this.#state = "ended";
-    this.#wake();
-    this.#socket.stop();
+    this.#intake.wake();
+    this.outbound.stop();
     this.link.close();
-  }
-
-  writeFailed(): void {
-    this.cut();
   }
 
   /** The reading is over. */
   #finish(): void {
     if (!this.#ended) this.#end();
-    this.#handshake?.cancel();
+    this.#handshakeTimer?.cancel();
     this.#closeTimer?.cancel();
     this.#heartbeats?.stop();
     this.host.alarm.remove(this);
     this.#endChannels();
     this.host.counters.channels -= this.#channels.size;
     this.#channels.clear();
-    for (const item of this.#unwritten.all()) item.source.requeue([item]);
+    this.outbound.giveBackUnwritten();
     this.host.counters.connections--;
     if (this.#opened) this.#log("an AMQP client disconnected", "info");
     this.#closed();
@@ -636,18 +552,14 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
       user: this.user,
       listener: this.context.listener,
       address: this.address,
-      name: this.#name === "" ? undefined : this.#name,
+      name: this.#handshake.name === "" ? undefined : this.#handshake.name,
     });
   }
 
   // ------------------------------------------------------------------------------- what channels need
 
-  get writer(): FrameWriter {
-    return this.#socket.frames;
-  }
-
   get cancelNotify(): boolean {
-    return this.#capabilities.consumerCancelNotify;
+    return this.#handshake.capabilities.consumerCancelNotify;
   }
 
   get open(): boolean {
@@ -655,40 +567,16 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Wr
   }
 
   get congested(): boolean {
-    if (this.#state !== "running") return true;
-    if (this.#socket.buffered < this.context.outboundHighWater) return false;
-    this.#starved = true;
-    return true;
+    return this.#state !== "running" || this.outbound.congested;
   }
 
-  schedule(): void {
-    this.#socket.schedule();
-  }
-
-  confirmsWait(channel: Channel): void {
-    this.#confirming.push(channel);
-    this.#socket.schedule();
-  }
-
-  settleWhenWritten(item: QueueItem): void {
-    this.#unwritten.add(item, this.#socket.position);
-  }
-
-  #method<N extends MethodName>(name: N, args: Arguments<N>): void {
-    this.#socket.frames.method(0, name, args);
-    this.#socket.schedule();
-  }
-
-  beforeWrite(): void {
-    for (const channel of this.#confirming) channel.flushConfirms();
-    this.#confirming.length = 0;
-  }
-
-  afterWrite(written: number): void {
-    for (const item of this.#unwritten.upTo(written)) item.source.acknowledged(item);
-    if (!this.#starved || this.#socket.buffered >= this.context.outboundHighWater) return;
-    this.#starved = false;
+  #roomMade(): void {
     for (const channel of this.#channels.values()) channel.deliveries.wakeAll();
+  }
+
+  write<N extends MethodName>(name: N, args: Arguments<N>): void {
+    this.outbound.frames.method(0, name, args);
+    this.outbound.schedule();
   }
 }
 

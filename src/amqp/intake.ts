@@ -1,0 +1,44 @@
+/** Publishes of one connection that may wait for their stores, in batches of `publish_batch`. */
+const WAITING_BATCHES = 4;
+const WAITING_BYTES = 8 * 1024 * 1024;
+
+/**
+ * How much of what was read waits for the stores, and whoever waits for that to be less: past the bound
+ * a connection is read no further.
+ */
+export class Intake {
+  #publishes = 0;
+  #bytes = 0;
+  #resume: (() => void) | undefined;
+  readonly #most: number;
+
+  constructor(publishBatch: number) {
+    this.#most = publishBatch * WAITING_BATCHES;
+  }
+
+  get idle(): boolean {
+    return this.#publishes === 0;
+  }
+
+  get full(): boolean {
+    return this.#publishes >= this.#most || this.#bytes >= WAITING_BYTES;
+  }
+
+  /** More or, with negative figures, less waits. */
+  waits(publishes: number, bytes: number): void {
+    this.#publishes += publishes;
+    this.#bytes += bytes;
+    if (publishes < 0 && !this.full) this.wake();
+  }
+
+  /** Resolves at the next `wake`. One waits at a time. */
+  paused(): Promise<void> {
+    return new Promise((resolve) => this.#resume = resolve);
+  }
+
+  wake(): void {
+    const resume = this.#resume;
+    this.#resume = undefined;
+    resume?.();
+  }
+}
