@@ -6,11 +6,14 @@ import type { DoorAccess } from "../auth/identity.ts";
 import { type PasswordFile, readPasswordFile } from "../auth/password_file.ts";
 import type { Broker } from "../broker/broker.ts";
 import type { Context } from "../broker/context.ts";
-import type { AmqpConfiguration, TcpDoor } from "../config/configuration.ts";
+import type { AmqpConfiguration, Configuration, TcpDoor } from "../config/configuration.ts";
 import { Findings } from "../config/finding.ts";
 import type { Admission } from "../mqtt/doors/admission.ts";
 import { errorText } from "../platform/log.ts";
 import type { Provider } from "../storage/contract.ts";
+import type { Family } from "../operations/metrics/exposition.ts";
+import type { Scrape } from "../operations/metrics/family.ts";
+import { amqpFamilies } from "./amqp_metrics.ts";
 import type { Identities } from "./identities.ts";
 import type { Change } from "./reload.ts";
 
@@ -28,6 +31,7 @@ export class AmqpService {
    * @throws Error with one sentence naming the door, the key and the file
    */
   constructor(
+    private readonly all: Configuration,
     private readonly configuration: AmqpConfiguration,
     { access, checker }: Identities,
   ) {
@@ -75,12 +79,27 @@ export class AmqpService {
     }
   }
 
+  /** Metrics, once it is open. */
+  get families(): readonly Family<Scrape>[] {
+    return amqpFamilies(this.#amqp!);
+  }
+
   serve(context: Context, admission: Admission): void {
     for (const door of this.#doors) {
       door.serve(this.#amqp!, context, admission);
       const { name: listener } = door.configuration;
-      context.log.info("listening for AMQP", { listener, address: door.address });
+      context.log.info("listening for AMQP", {
+        listener,
+        address: door.address,
+        acknowledge: this.#acknowledge,
+      });
     }
+  }
+
+  /** What a confirm is worth (T2). */
+  get #acknowledge(): string {
+    const provider = this.all.storage.providers.get(this.configuration.storage);
+    return provider?.type === "sqlite" ? provider.acknowledge : "";
   }
 
   stopAccepting(): void {

@@ -66,7 +66,7 @@ export async function startBroker(
   const identities = new Identities(configuration, credentials);
   const amqp = configuration.amqp === undefined
     ? undefined
-    : new AmqpService(configuration.amqp, identities);
+    : new AmqpService(configuration, configuration.amqp, identities);
   const operations = configuration.operations === undefined
     ? undefined
     : new OperationsService(configuration.operations, identities, { clock, timers, log });
@@ -97,7 +97,15 @@ export async function startBroker(
     const admission = new Admission(configuration.limits.maxConnections);
     serve(broker, configuration, doors, admission, identities);
     amqp?.serve(context, admission);
-    operations?.serve({ broker, configuration, settings, version: VERSION, startedAt, timers });
+    operations?.serve({
+      broker,
+      configuration,
+      settings,
+      version: VERSION,
+      startedAt,
+      timers,
+      extensions: amqp?.families,
+    });
     log.info("the broker is running", { version: VERSION, revision: REVISION, pid: Deno.pid });
     const code = await stop.requested;
     operations?.stop();

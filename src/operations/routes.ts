@@ -5,6 +5,8 @@ import type { Configuration } from "../config/configuration.ts";
 import type { Settings } from "../config/settings.ts";
 import { health } from "./health.ts";
 import { textResponse } from "./http/message.ts";
+import type { Family } from "./metrics/exposition.ts";
+import type { Scrape } from "./metrics/family.ts";
 import { Scrapes } from "./metrics/scrape.ts";
 import type { Route, Routes } from "./router.ts";
 import { Surveyor } from "./survey.ts";
@@ -29,16 +31,19 @@ export interface RouteParts {
   readonly startedAt: number;
   /** What the broker's timers have done. */
   readonly timers: { readonly fired: number; readonly lateMs: number };
+  /** Metrics of doors that are there by configuration only, behind the catalogue. */
+  readonly extensions?: readonly Family<Scrape>[];
 }
 
 /** @param minScrapeIntervalMs `broker.operations.min_scrape_interval` */
 export function routesOf(parts: RouteParts, minScrapeIntervalMs: number): Routes {
   const { broker, configuration, credentials, version, startedAt, timers } = parts;
+  const { extensions } = parts;
   const { clock, timers: clockwork, counters } = broker.context;
   const surveyor = new Surveyor(broker, configuration);
   const turn = () => broker.publishTurn();
   const scrapes = new Scrapes(
-    { surveyor, configuration, version, clock, startedAt, timers, turn },
+    { surveyor, configuration, version, clock, startedAt, timers, turn, extensions },
     minScrapeIntervalMs,
   );
   const overview = new Overview({

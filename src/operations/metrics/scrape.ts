@@ -5,7 +5,8 @@ import type { HttpResponse } from "../http/message.ts";
 import { Pace } from "../pace.ts";
 import type { Surveyor } from "../survey.ts";
 import { CATALOGUE } from "./catalogue.ts";
-import { CONTENT_TYPE, familyText } from "./exposition.ts";
+import { CONTENT_TYPE, type Family, familyText } from "./exposition.ts";
+import type { Scrape } from "./family.ts";
 import { readRuntime } from "./runtime.ts";
 
 /** Bytes that are compressed in one go: half a millisecond of work. */
@@ -22,6 +23,8 @@ export interface ScrapeSurroundings {
   readonly timers: { readonly fired: number; readonly lateMs: number };
   /** A turn of the event loop, waited for. */
   readonly turn: () => Promise<void>;
+  /** What follows the catalogue. */
+  readonly extensions?: readonly Family<Scrape>[];
 }
 
 /**
@@ -67,7 +70,7 @@ export class Scrapes {
     const scrape = { version, configuration, uptimeSeconds, survey, runtime };
     const pieces: Uint8Array[] = [];
     const encoder = new TextEncoder();
-    for (const family of CATALOGUE) {
+    for (const family of [...CATALOGUE, ...this.on.extensions ?? []]) {
       await pace.breathe();
       pieces.push(encoder.encode(familyText(family, scrape)));
     }

@@ -1,0 +1,70 @@
+/** What operators see of AMQP: the start's log, and metrics (07 C5, C6). */
+import assert from "node:assert/strict";
+import { BrokerProcess, configurationText } from "../support/broker_process.ts";
+import { freePort } from "../support/ports.ts";
+import { WireClient } from "../support/wire.ts";
+import * as amqp from "./support/amqp_bytes.ts";
+import { AmqpClient } from "./support/client.ts";
+
+Deno.test("C5, C6 the start says what it found and how it acknowledges; metrics say what is there", async () => {
+  const port = freePort();
+  const operations = freePort();
+  await using broker = await BrokerProcess.start((place) =>
+    configurationText(place, {
+      acknowledge: "synced",
+      broker: [
+        "amqp:",
+        "  max_ready: 2",
+        "  listen:",
+        "    tcp:",
+        `      address: 127.0.0.1:${port}`,
+        "operations:",
+        "  listen:",
+        "    tcp:",
+        `      address: 127.0.0.1:${operations}`,
+      ].join("\n"),
+    })
+  );
+  await broker.line(/AMQP recovered what is stored.* queues=0 messages=0/);
+  await broker.line(new RegExp(`listening for AMQP.*address=127.0.0.1:${port} acknowledge=synced`));
+  using client = await AmqpClient.connected(port);
+  await client.declare("q", { durable: true });
+  await client.call(amqp.confirmSelect(1), "select-ok");
+  await client.send(
+    ...["a", "b", "c"].map((body) =>
+      amqp.publish(1, "", "q", body, { properties: amqp.PERSISTENT })
+    ),
+    amqp.publish(1, "", "nowhere", "d", { mandatory: true }),
+    amqp.publish(1, "amq.topic", "a.#", "cannot cross"),
+  );
+  for (;;) {
+    const received = await client.next();
+    if (received.name === "ack" && received.delivery === 5) break;
+  }
+  await client.get("q");
+  await client.call(amqp.queueBind(1, "q", "amq.topic", "#"), "bind-ok");
+  using mqtt = await WireClient.connected(broker.port);
+  await mqtt.publish({ topic: "$other/x", payload: "", qos: 1, packetId: 1 });
+  await mqtt.expectPuback(1);
+  using other = await AmqpClient.connected(port);
+  await other.send(amqp.queueDeclare(1, "nothing", { passive: true }));
+  await other.expectChannelClose(404);
+  const text = await (await fetch(`http://127.0.0.1:${operations}/metrics`)).text();
+  const lines = text.split("\n").filter((line) => /^saguin_(amqp|crossing)/.test(line));
+  assert.deepEqual(lines, [
+    "saguin_amqp_connections 2",
+    "saguin_amqp_channels 1",
+    'saguin_amqp_queue_messages{queue="q",state="ready"} 1',
+    'saguin_amqp_queue_messages{queue="q",state="unacked"} 1',
+    'saguin_amqp_queue_dropped_total{queue="q",cause="bound"} 1',
+    "saguin_amqp_published_total 5",
+    "saguin_amqp_confirmed_total 5",
+    "saguin_amqp_returned_total 1",
+    'saguin_amqp_refused_total{code="404"} 1',
+    'saguin_crossing_skipped_total{direction="amqp_to_mqtt",cause="no_topic"} 1',
+    'saguin_crossing_skipped_total{direction="mqtt_to_amqp",cause="reserved_topic"} 1',
+  ]);
+  await broker.kill();
+  await broker.startAgain();
+  await broker.line(/AMQP recovered what is stored.* queues=1 messages=2/);
+});
