@@ -201,6 +201,18 @@ Deno.test("A53 acknowledging one, several and all; what is unknown is 406", asyn
   await client.expectChannelClose(406, 2);
 });
 
+Deno.test("A53 multiple takes the tag itself and every one below it, and no other", async () => {
+  await using house = await AmqpHouse.open();
+  using client = await house.client();
+  await client.declare("q");
+  await fill(client, "q", 6);
+  for (let i = 0; i < 6; i++) await client.get("q");
+  await client.send(amqp.ack(1, 4, true), amqp.nack(1, 5, { multiple: true, requeue: false }));
+  await client.call(amqp.channelClose(1), "channel.close-ok");
+  await client.openChannel(1);
+  assert.deepEqual(await client.drain("q"), ["m6"]);
+});
+
 Deno.test("A54 nack and reject: discarded without requeue, back with redelivered set", async () => {
   await using house = await AmqpHouse.open();
   using client = await house.client();
