@@ -44,6 +44,7 @@ check: dependencies
 # Unmodified clients against a running broker; the first run installs the clients.
 interop: bin/saguin
 	tests/interop/clients.sh
+	tests/interop/operations_tools.sh
 	$(DENO) test --allow-all --cached-only --no-check tests/interop/*.ts
 
 # The tables of bench/RESULTS.md. Narrow it with ARGS, see bench/publish.ts --help.

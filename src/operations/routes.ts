@@ -8,6 +8,7 @@ import { textResponse } from "./http/message.ts";
 import type { Family } from "./metrics/exposition.ts";
 import type { Scrape } from "./metrics/family.ts";
 import { Scrapes } from "./metrics/scrape.ts";
+import { pageResponse } from "./page/page.ts";
 import type { Route, Routes } from "./router.ts";
 import { Surveyor } from "./survey.ts";
 import { acl } from "./v1/acl.ts";
@@ -54,7 +55,9 @@ export function routesOf(parts: RouteParts, minScrapeIntervalMs: number): Routes
     startedAt,
   });
   const config = new ConfigRoute(parts.settings);
+  const page = pageResponse();
   return new Map<string, Route>([
+    ["/", { methods: ["GET", "HEAD"], answer: () => page }],
     ["/health", {
       methods: ["GET", "HEAD"],
       open: true,
