@@ -1,9 +1,7 @@
 import type { Nanoseconds } from "../platform/clock.ts";
 import type { Timer } from "../platform/timers.ts";
 import type { SessionRecord, StoredSubscription, StoredWill } from "../storage/contract.ts";
-import type { Message, Offset, QoS } from "../storage/record.ts";
-import { matches } from "../topics/filter.ts";
-import { inSlices } from "../topics/partition.ts";
+import type { Message, Offset } from "../storage/record.ts";
 import type { AppendChannel } from "./channels/append.ts";
 import type { Exchange } from "./exactly_once.ts";
 import type { ClientLink, Delivery, Ending } from "./link.ts";
@@ -11,7 +9,10 @@ import type { LiveQueue } from "./live_queue.ts";
 import type { LogReader } from "./log_reader.ts";
 import { Reason } from "./reason.ts";
 import type { SessionAccess } from "./session_access.ts";
+import { type Grant, SessionFilters } from "./session_filters.ts";
 import { ENTRY_BYTES, Window, type WindowEntry, type WindowSource } from "./window.ts";
+
+export type { Grant } from "./session_filters.ts";
 
 /** A part of a session that delivers: an append consumer, a latest view, the log reader, ... */
 export interface Source extends WindowSource {
@@ -26,23 +27,7 @@ export interface Source extends WindowSource {
   permissionsChanged?(): void;
 }
 
-/** What a session's subscriptions say of one topic: one copy, whatever number of them match (D4.6). */
-export interface Grant {
-  readonly qos: QoS;
-  readonly retainAsPublished: boolean;
-  readonly identifiers: readonly number[];
-  /** A matching filter reaches more than one channel, so offsets need their channel's name (D4.4). */
-  readonly several: boolean;
-}
-
 const NOTHING_LEFT = Promise.resolve(true);
-
-interface TopicGrants {
-  /** For messages of other clients. */
-  readonly others: Grant | undefined;
-  /** For the session's own: only what lacks No Local (D10.5). */
-  readonly own: Grant | undefined;
-}
 
 /** Deliveries one source sends before the next source of the session has its turn. */
 export const QUANTUM = 64;
@@ -52,9 +37,6 @@ export const QUANTUM = 64;
  * `limits.session_queue_bytes` where that is less (D8.2).
  */
 const CONGESTED_BYTES = 256 * 1024;
-
-/** Topics whose grant a session remembers; publishers repeat topics. */
-const GRANT_CACHE_TOPICS = 1_024;
 
 /** What is told of a connection after it is gone; for operators alone (05 section 7.7). */
 export interface LastConnection {
@@ -138,13 +120,7 @@ export class Session {
   readonly window: Window;
   /** Charged for deliveries that wait outside the window, over all of their paths (D8.14). */
   waitingBytes = 0;
-  readonly subscriptions = new Map<string, StoredSubscription>();
-  /** Those of them with a declared slice. */
-  partitioned = 0;
-  /** Moves with every change of `subscriptions`: a read begun before it is read again (S19). */
-  filterVersion = 0;
-  readonly #grants = new Map<string, TopicGrants>();
-  readonly #several = new Set<string>();
+  readonly #filters = new SessionFilters(() => this.access?.rules.denies("qos2") === true);
   readonly #sources = new Set<Source>();
   #waiting = new Set<Source>();
   #pumpScheduled = false;
@@ -174,65 +150,35 @@ export class Session {
 
   // ------------------------------------------------------------------------------ subscriptions
 
+  /** By filter; changed by `subscribe` and `unsubscribe` alone. */
+  get subscriptions(): ReadonlyMap<string, StoredSubscription> {
+    return this.#filters.subscriptions;
+  }
+
+  /** Those of them with a declared slice. */
+  get partitioned(): number {
+    return this.#filters.partitioned;
+  }
+
+  /** Moves with every change of `subscriptions`: a read begun before it is read again (S19). */
+  get filterVersion(): number {
+    return this.#filters.version;
+  }
+
   /** `several`: the filter reaches more than one channel. */
   subscribe(subscription: StoredSubscription, several: boolean): void {
-    this.#forgetSlice(subscription.filter);
-    if (subscription.partitions !== undefined) this.partitioned++;
-    this.subscriptions.set(subscription.filter, subscription);
-    if (several) this.#several.add(subscription.filter);
-    this.#filtersChanged();
+    this.#filters.add(subscription, several);
   }
 
-  #forgetSlice(filter: string): void {
-    if (this.subscriptions.get(filter)?.partitions !== undefined) this.partitioned--;
-  }
-
+  /** False: it was not held. */
   unsubscribe(filter: string): boolean {
-    this.#forgetSlice(filter);
-    const held = this.subscriptions.delete(filter);
-    this.#several.delete(filter);
-    if (held) this.#filtersChanged();
-    return held;
-  }
-
-  #filtersChanged(): void {
-    this.filterVersion++;
-    this.#grants.clear();
+    return this.#filters.remove(filter);
   }
 
   /** What the session's own filters grant it of `message`, No Local applied; undefined for nothing. */
   grant(message: Message): Grant | undefined {
-    const grants = this.#topicGrants(message.topic);
-    return message.clientId === this.clientId && this.clientId !== "" ? grants.own : grants.others;
-  }
-
-  #topicGrants(topic: string): TopicGrants {
-    let grants = this.#grants.get(topic);
-    if (grants === undefined) {
-      if (this.#grants.size >= GRANT_CACHE_TOPICS) this.#grants.clear();
-      grants = { others: this.#combine(topic, false), own: this.#combine(topic, true) };
-      this.#grants.set(topic, grants);
-    }
-    return grants;
-  }
-
-  #combine(topic: string, own: boolean): Grant | undefined {
-    let qos: QoS | undefined;
-    let retainAsPublished = false;
-    let several = false;
-    const identifiers: number[] = [];
-    for (const subscription of this.subscriptions.values()) {
-      if (own && subscription.noLocal) continue;
-      if (!matches(subscription.filter, topic)) continue;
-      if (!inSlices(subscription.partitions, topic)) continue;
-      if (qos === undefined || subscription.qos > qos) qos = subscription.qos;
-      if (subscription.retainAsPublished) retainAsPublished = true;
-      if (subscription.identifier !== undefined) identifiers.push(subscription.identifier);
-      if (this.#several.has(subscription.filter)) several = true;
-    }
-    if (qos === undefined) return undefined;
-    if (qos === 2 && this.access?.rules.denies("qos2")) qos = 1;
-    return { qos, retainAsPublished, identifiers, several };
+    const own = message.clientId === this.clientId && this.clientId !== "";
+    return this.#filters.grant(message, own);
   }
 
   // -------------------------------------------------------------------------------- permissions
@@ -244,7 +190,7 @@ export class Session {
 
   /** The ACL file was read again: whoever was held at a record asks once more (02b 7.5.6). */
   permissionsChanged(): void {
-    this.#filtersChanged();
+    this.#filters.changed();
     if (this.link === undefined) return;
     for (const source of this.#sources) {
       source.permissionsChanged?.();
