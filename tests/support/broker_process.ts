@@ -153,15 +153,24 @@ export class BrokerProcess {
   #ended: Promise<Ended> = Promise.resolve({ code: 0, signal: null });
   #alive = false;
 
+  /** What the next start runs, before `--config`; undefined: the executable under test. */
+  command: readonly string[] | undefined;
+
   private constructor(readonly place: Place, readonly configurationPath: string) {}
 
   /**
    * Writes the configuration and starts. Returns when it answers.
+   * @param command what `BrokerProcess.command` is to be, of the broker's directory
    * @throws Error with the broker's output when it exits or stays deaf
    */
-  static async start(text: (place: Place) => string, place = temporaryPlace()) {
+  static async start(
+    text: (place: Place) => string,
+    place = temporaryPlace(),
+    command?: (directory: string) => readonly string[],
+  ) {
     const path = place.directory + "/saguin.yaml";
     const broker = new BrokerProcess(place, path);
+    broker.command = command?.(place.directory);
     broker.configure(text);
     try {
       await broker.startAgain();
@@ -226,8 +235,9 @@ export class BrokerProcess {
   /** Starts the process and waits for nothing: for tests that disturb the start itself. */
   launch(): void {
     if (this.#alive) throw new Error("the broker is already running");
-    const child = new Deno.Command(executable(), {
-      args: ["--config", this.configurationPath],
+    const [program, ...args] = this.command ?? [executable()];
+    const child = new Deno.Command(program, {
+      args: [...args, "--config", this.configurationPath],
       stdin: "null",
       stdout: "piped",
       stderr: "piped",
