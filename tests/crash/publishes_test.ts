@@ -39,7 +39,7 @@ function configuration(random: Random): (place: Place) => string {
     });
 }
 
-Deno.test("every acknowledged publish survives kill -9, once, in order, and the durable consumer resumes without a gap", async () => {
+Deno.test("X3 X17 every acknowledged publish survives kill -9, once, in order, and the durable consumer resumes without a gap", async () => {
   const random = seeded("crash");
   await using broker = await BrokerProcess.start(configuration(random));
   const ledger = new Ledger(broker.database, "crash");

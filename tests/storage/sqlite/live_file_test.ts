@@ -46,7 +46,7 @@ Deno.test("S81 a program that holds the write lock for a moment delays a publish
     })
   ));
 
-Deno.test("S119 a writer that dies fails what it was given and what waits, and says so once", () =>
+Deno.test("X36 S119 a writer that dies fails what it was given and what waits, and says so once", () =>
   inTempDir(async (file) => {
     const workers: Worker[] = [];
     await withProvider(file, SPECS, async ({ provider, fatal }) => {

@@ -89,7 +89,7 @@ Deno.test("S27 a commit that comes while a flush runs is covered by the next one
   rig.stop();
 });
 
-Deno.test("S85 every failed flush is counted, one line opens a streak, and each interval tries again", async () => {
+Deno.test("X35 S85 every failed flush is counted, one line opens a streak, and each interval tries again", async () => {
   const rig = new Rig();
   const outcomes: (StorageFailure | undefined)[] = [];
   rig.flusher.committed();

@@ -226,7 +226,7 @@ Deno.test("S155 a held lock keeps another process out too, and one left behind k
     assert.equal(await refusal(file), "opened");
   }));
 
-Deno.test("S148 after a clean close the main file alone is the whole database", () =>
+Deno.test("X33 S148 after a clean close the main file alone is the whole database", () =>
   inTempDir(async (file, dir) => {
     await withProvider(file, READINGS, async ({ provider }) => {
       const row = appendRow(provider.append("readings"), message("t", "kept"));
