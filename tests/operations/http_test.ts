@@ -123,6 +123,11 @@ Deno.test("a body is not read: the route is answered and the connection ends", a
     const answer = await http.answer();
     assert.equal(answer.status, 405);
     assert.equal(answer.headers.get("connection"), "close");
+    // Not closed on bytes that were not read: that would be a reset, which takes the answer back.
+    for (let i = 0; i < 3; i++) {
+      await sleep(20);
+      await http.write("more of the body");
+    }
     await door.time.pass(2_000);
     assert.equal(await http.closed(), "");
   }

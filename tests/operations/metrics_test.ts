@@ -189,7 +189,11 @@ Deno.test("05 9 publishes: by channel and broadcast, unmatched, refused by reaso
   await client.expectPuback(5, 0x90);
   await client.publish({ topic: "$SYS/x", qos: 1, packetId: 6 });
   await client.expectPuback(6, 0x87);
+  const gate = ops.house.faults.hold("submit");
   await client.publish({ topic: "ev/b/1", payload: "q", qos: 2, packetId: 7 });
+  await until("the hold to wait for its store", () => gate.waiting === 1);
+  assert.equal((await ops.scrape()).get("saguin_qos2_held"), 0, "not before its PUBREC");
+  gate.open();
   await client.expectPubrec(7);
   const metrics = await ops.scrape();
   const published = (channel: string) => metrics.get("saguin_published_total", { channel });
@@ -308,4 +312,51 @@ Deno.test("05 9 publish transactions by provider, and storage errors once there 
     after.get("saguin_publish_refused_total", { reason: "implementation specific error" }),
     1,
   );
+});
+
+Deno.test("05 11 a job whose worker's connection ends counts as returned", async () => {
+  await using ops = await OperationsHouse.open({ channels: CHANNELS });
+  const { house } = ops;
+  using publisher = await house.client({});
+  await publish(publisher, "jobs/1");
+  using worker = await house.client({ clientId: "w" });
+  await subscribe(worker, "$saguin/queue/jobs");
+  const offered = worker.expectPublish();
+  await house.time.pass(1_000);
+  await worker.puback((await offered).packetId);
+  await until("the lease", async () => (await ops.json("queues/jobs")).records[0].attempts === 1);
+  worker[Symbol.dispose]();
+  await house.away("w");
+  const metrics = await until("the job to be back", async () => {
+    const metrics = await ops.scrape();
+    return metrics.get("saguin_queue_inflight") === 0 ? metrics : undefined;
+  });
+  assert.equal(metrics.get("saguin_queue_delivered_total"), 1);
+  assert.equal(metrics.get("saguin_queue_returned_total"), 1);
+  assert.equal(metrics.get("saguin_queue_redelivered_total"), 0);
+});
+
+Deno.test("05 11 what a member of a shared group took along enters the group's list and leaves it", async () => {
+  await using ops = await OperationsHouse.open({ channels: CHANNELS });
+  const { house } = ops;
+  using member = await house.client({ clientId: "m", ...DURABLE });
+  await subscribe(member, "$share/g/s/#", 2);
+  using publisher = await house.client({});
+  await publisher.publish({ topic: "s/1", payload: "x", qos: 2, packetId: 1 });
+  await publisher.expectPubrec(1);
+  await publisher.pubrel(1);
+  await publisher.expectPubcomp(1);
+  await member.expectPublish();
+  // Sent at QoS 2 and not answered: no other member may have it (MQTT-4.8.2-5).
+  member[Symbol.dispose]();
+  await house.away("m");
+  using successor = await house.client({ clientId: "m" });
+  const metrics = await until("the old session to end", async () => {
+    const metrics = await ops.scrape();
+    return metrics.sum("saguin_shares_dropped_total") > 0 ? metrics : undefined;
+  });
+  assert.equal(metrics.get("saguin_shares_dropped_total", { cause: "member_ended" }), 1);
+  assert.equal(metrics.get("saguin_shares_drained_total"), 1);
+  assert.equal(metrics.get("saguin_shares_held_total"), 2);
+  await successor.disconnect();
 });
