@@ -8,7 +8,7 @@ import {
   type SubscribeOptions,
 } from "./mqtt_bytes.ts";
 import { sleep } from "./wait.ts";
-import { ConnectionEnded, type Received, type WireClient } from "./wire.ts";
+import { ConnectionEnded, type Received, WireClient } from "./wire.ts";
 
 /** A connection with a session that outlives it; resumed if there is one. */
 export async function durable(
@@ -23,6 +23,16 @@ export async function durable(
     properties: options.level === 4 ? undefined : { sessionExpiry: expiry, ...properties },
     ...rest,
   });
+}
+
+/** A CONNECT that was sent and not answered yet. */
+export async function connecting(
+  house: House,
+  options: Parameters<WireClient["connect"]>[0],
+): Promise<WireClient> {
+  const client = await WireClient.open(house.port, options?.level ?? 5);
+  await client.connect(options);
+  return client;
 }
 
 /** Subscribes to one filter and takes the SUBACK, which grants what was asked. */

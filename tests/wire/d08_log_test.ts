@@ -1,0 +1,129 @@
+/** 03 section 8: the log of durable sessions after a kill, and when it is full. */
+import assert from "node:assert/strict";
+import {
+  durable,
+  nothingMore,
+  published,
+  publishedTwice,
+  subscribed,
+  taken,
+} from "../support/clients.ts";
+import { overBoth, text } from "../support/house.ts";
+
+overBoth(
+  "D8.7 D22.5 after a kill unacknowledged messages go again under their identifiers, stored or not",
+  {},
+  async (house) => {
+    const { client } = await durable(house, "a");
+    await subscribed(client, "t/#", 2);
+    using writer = await house.client({ clientId: "w" });
+    await published(writer, "t/x", "stored");
+    const stored = await client.expectPublish("t/x", "stored");
+    await house.time.pass(200);
+    await house.settled();
+    await published(writer, "t/x", "not stored");
+    const unstored = await client.expectPublish("t/x", "not stored");
+    await publishedTwice(writer, "t/x", "twice");
+    const twice = await client.expectPublish("t/x", "twice");
+    await published(writer, "t/x", "acknowledged, not written");
+    const acknowledged = await client.expectPublish("t/x", "acknowledged, not written");
+    await client.puback(acknowledged.packetId);
+    await client.pubrec(twice.packetId);
+    await client.expectPubrel(twice.packetId);
+    await using killed = await house.killed();
+    const { client: again, present } = await durable(killed, "a");
+    assert.equal(present, true);
+    const seen = new Map<string, [number, boolean]>();
+    let released: number | undefined;
+    for (let i = 0; i < 4; i++) {
+      const packet = await again.next();
+      if (packet.type === "publish") seen.set(text(packet), [packet.packetId, packet.dup]);
+      if (packet.type === "pubrel") released = packet.packetId;
+    }
+    assert.equal(released, twice.packetId, "QoS 2 goes on with PUBREL, never a second message");
+    assert.deepEqual(Object.fromEntries(seen), {
+      "stored": [stored.packetId, true],
+      "not stored": [unstored.packetId, true],
+      "acknowledged, not written": [acknowledged.packetId, true],
+    });
+    await nothingMore(again);
+    again.close();
+  },
+  ["sqlite"],
+);
+
+overBoth(
+  "D8.15 a full log gives up its oldest, spares what is on a wire, and refuses no publisher",
+  {
+    providerKeys: "max_bytes: 600KiB",
+    limits: "max_message_size: 64KiB\nsession_queue_bytes: 4MiB",
+  },
+  async (house) => {
+    const { client: connected } = await durable(house, "c", { properties: { receiveMaximum: 1 } });
+    await subscribed(connected, "t/#");
+    const { client: away } = await durable(house, "a");
+    await subscribed(away, "t/#");
+    away.close();
+    await house.away("a");
+    using writer = await house.client({ clientId: "w" });
+    const payload = "x".repeat(20_000);
+    await published(writer, "t/0", payload);
+    const onWire = await connected.expectPublish("t/0");
+    await house.time.pass(200);
+    await house.settled();
+    for (let i = 1; i <= 60; i++) await published(writer, `t/${i}`, payload);
+    // The log yields to everything else: a retained value finds room too (S109).
+    await published(writer, "other", payload, { retain: true });
+    const { client } = await durable(house, "a");
+    const topics: number[] = [];
+    while (topics[topics.length - 1] !== 60) {
+      topics.push(Number((await taken(client)).topic.slice(2)));
+    }
+    assert.equal(topics[0], 0, "what is on another's wire was spared");
+    const rest = topics.slice(1);
+    assert.ok(rest.length < 59, `all ${rest.length} fit`);
+    assert.deepEqual(rest, [...rest].sort((a, b) => a - b));
+    assert.equal(house.counters.sessionDeliveriesDropped.get("storage_full"), 60 - rest.length);
+    await connected.puback(onWire.packetId);
+    const next = await taken(connected);
+    assert.ok(Number(next.topic.slice(2)) > 1);
+    client.close();
+    connected.close();
+  },
+);
+
+overBoth(
+  "D8.15 a broadcast for which the log has no room at all is lost to its sessions, and answered 0x00",
+  {},
+  async (
+    house,
+  ) => {
+    const { client } = await durable(house, "a");
+    await subscribed(client, "t/#");
+    using live = await house.client({ clientId: "l" });
+    await subscribed(live, "t/#");
+    using writer = await house.client({ clientId: "w" });
+    house.faults.refuse("submit", "full", 1);
+    await published(writer, "t/x", "lost to the durable one");
+    await taken(live, "t/x", "lost to the durable one");
+    await nothingMore(client);
+    assert.equal(house.counters.sessionDeliveriesDropped.get("storage_full"), 1);
+    const warning =
+      "the session store is full: broadcasts are not kept for sessions and shared groups";
+    assert.equal(house.lines(warning).length, 1);
+    // A retained one is refused for its own room only.
+    house.faults.refuse("submit", "full", 1);
+    await published(writer, "t/r", "retained", { retain: true });
+    using later = await house.client({ clientId: "x" });
+    await subscribed(later, "t/r");
+    await taken(later, "t/r", "retained");
+    await nothingMore(client);
+    house.faults.refuse("submit", "full", 2);
+    await writer.publish({ topic: "t/r", payload: "no", qos: 1, retain: true, packetId: 70 });
+    await writer.expectPuback(70, 0x97);
+    house.faults.refuse("submit", "failed", 1);
+    await writer.publish({ topic: "t/x", payload: "no", qos: 1, packetId: 71 });
+    await writer.expectPuback(71, 0x83);
+    client.close();
+  },
+);
