@@ -6,9 +6,9 @@ import { plain } from "../config/finding.ts";
 import { checkDatabase } from "../storage/check/check_database.ts";
 import { checkSnapshots } from "../storage/check/check_snapshots.ts";
 import type { CheckReport } from "../storage/check/report.ts";
-import { sqliteCode } from "../storage/lock.ts";
 import { FileDirectory } from "../storage/snapshot/directory.ts";
 import { counted } from "./counted.ts";
+import { isFileError } from "./file_error.ts";
 import { ProgressLine } from "./progress_line.ts";
 
 export interface CheckStreams {
@@ -55,12 +55,8 @@ export async function checkStorage(
     return found === 0 ? DONE : FOUND;
   } catch (error) {
     line.clear();
-    if (!(error instanceof Error) || !isOfTheFile(error)) throw error;
+    if (!isFileError(error)) throw error;
     on.stderr(`saguin: ${plain(path)} cannot be checked: ${plain(error.message)}\n`);
     return FOUND;
   }
-}
-
-function isOfTheFile(error: Error): boolean {
-  return error.name in Deno.errors || sqliteCode(error) !== undefined;
 }

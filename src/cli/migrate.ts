@@ -10,6 +10,7 @@ import { snapshotsToSqlite } from "../storage/migrate/snapshots_to_sqlite.ts";
 import { sqliteToSnapshots } from "../storage/migrate/sqlite_to_snapshots.ts";
 import { REVISION } from "../version.ts";
 import { counted } from "./counted.ts";
+import { isFileError } from "./file_error.ts";
 import { ProgressLine } from "./progress_line.ts";
 
 export interface MigrateCommand {
@@ -70,7 +71,7 @@ export async function migrate(
     return moved > 0 && failed === 0 ? DONE : REFUSED;
   } catch (error) {
     line.clear();
-    if (!(error instanceof StorageFailure)) throw error;
+    if (!(error instanceof StorageFailure) && !isFileError(error)) throw error;
     say(error.message);
     return REFUSED;
   }

@@ -95,6 +95,21 @@ Deno.test("S162 S165 S166 what is refused, fails or is not there ends with 1 and
     );
   }));
 
+Deno.test("what the system says of a file is one sentence, and no stack", () =>
+  inDirectory(async (path) => {
+    await writeSnapshots(`${path}/snapshots`, drawState(new Dice(1), 1));
+    Deno.removeSync(`${path}/snapshots/saguin.manifest`);
+    Deno.mkdirSync(`${path}/snapshots/saguin.manifest`);
+    const { code, stdout, stderr } = await run(
+      "snapshots-to-sqlite",
+      `${path}/snapshots`,
+      `${path}/a.db`,
+    );
+    assert.deepEqual([code, stdout], [1, ""]);
+    assert.match(stderr, /^saguin: .*[Dd]irectory.*\n$/);
+    assert.deepEqual([...Deno.readDirSync(path)].map(({ name }) => name), ["snapshots"]);
+  }));
+
 Deno.test("a long run shows where it is on a terminal, ten times a second, and nowhere else", () => {
   let now = 0;
   let written = "";
