@@ -4,11 +4,17 @@ import type { Timer } from "../../platform/timers.ts";
 import type { Backoff, Offer, Provider, QueueStore } from "../../storage/contract.ts";
 import { type Message, type Offset, recordSize } from "../../storage/record.ts";
 import type { Context } from "../context.ts";
-import { channelExpiry, channelLabels } from "../delivery.ts";
 import type { Session } from "../session.ts";
 import type { WindowEntry } from "../window.ts";
 import type { AppendChannel } from "./append.ts";
 import { DeadLetterMoves } from "./dead_letter.ts";
+import {
+  DELIVERY_ID_BYTES,
+  deliveryIdOf,
+  jobDelivery,
+  type Verdict,
+  verdictOf,
+} from "./queue_delivery.ts";
 import { type Held, QueueWorker, type Worker, type WorkerEvents, Workers } from "./queue_worker.ts";
 
 /** How long new jobs and new workers wait, so that those who come together share (D14.7). Fixed. */
@@ -16,9 +22,6 @@ const TICK_MS = 200;
 
 /** How long a queue waits after a store that failed. */
 const RETRY_MS = 1_000;
-
-/** Random bytes of a Delivery ID; as text twice as many, the most that is allowed (D14.9). */
-const DELIVERY_ID_BYTES = 16;
 
 export interface QueuePolicy {
   readonly visibilityTimeoutMs: number;
@@ -38,8 +41,6 @@ export interface QueueStatistics {
 
 /** How a worker came to lose a job it had not resolved. */
 type Loss = "return" | "timeout" | "connection";
-
-type Verdict = "ack" | "return";
 
 /**
  * A `queue` channel at work: its jobs, its worker pool, who holds what under which Delivery ID
@@ -62,8 +63,6 @@ export class QueueChannel implements WorkerEvents {
   readonly #workers = new Workers();
   readonly #held = new Map<string, Held>();
   readonly #work = new Set<Promise<void>>();
-  readonly #encoder = new TextEncoder();
-  readonly #responseTopic: string;
   #serving = false;
   #tick: Timer | undefined;
   /** Idle workers are served: set by the tick, until the jobs or the workers run out. */
@@ -83,7 +82,6 @@ export class QueueChannel implements WorkerEvents {
     readonly deadLetters: AppendChannel,
     private readonly context: Context,
   ) {
-    this.#responseTopic = `$saguin/queue/${name}/response`;
     store.setBackoff(policy.backoff);
     store.setMaxAttempts(policy.maxAttempts);
     this.moves = new DeadLetterMoves(store, deadLetters, { ...policy, filter }, context);
@@ -322,22 +320,7 @@ export class QueueChannel implements WorkerEvents {
   }
 
   delivery(offer: Offer, session: Session, deliveryId: string) {
-    const { message, attempt } = offer;
-    const { identifier } = session.subscriptions.get(`$saguin/queue/${this.name}`) ?? {};
-    return {
-      message,
-      qos: 1,
-      retain: false,
-      identifiers: identifier === undefined ? [] : [identifier],
-      labels: channelLabels(offer, undefined, attempt),
-      reply: {
-        responseTopic: this.#responseTopic,
-        correlationData: this.#encoder.encode(deliveryId),
-      },
-      expiry: message.properties.messageExpiry === undefined
-        ? undefined
-        : channelExpiry(message, this.context.clock.wall()),
-    } as const;
+    return jobDelivery(this.name, offer, session, deliveryId, this.context.clock.wall());
   }
 
   // ------------------------------------------------------------------------- acknowledgement, answer
@@ -502,16 +485,4 @@ export class QueueChannel implements WorkerEvents {
     this.context.counters.storageErrors.add(this.name);
     this.context.log.error(msg, { queue: this.name, offset, error: errorText(error) });
   }
-}
-
-/** The Delivery ID in Correlation Data; empty for what cannot be one. */
-function deliveryIdOf(correlationData: Uint8Array | undefined): string {
-  if (correlationData?.byteLength !== 2 * DELIVERY_ID_BYTES) return "";
-  return String.fromCharCode(...correlationData);
-}
-
-function verdictOf(payload: Uint8Array): Verdict | undefined {
-  if (payload.byteLength !== 3 && payload.byteLength !== 6) return undefined;
-  const text = String.fromCharCode(...payload);
-  return text === "ack" || text === "return" ? text : undefined;
 }
