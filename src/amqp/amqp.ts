@@ -43,7 +43,7 @@ export class Amqp {
     const surroundings = { publisher, access, limits: context.limits };
     const crossing = new Crossing(this.host, surroundings, configuration.crossing);
     this.publishing = new Publishing(this.host, crossing);
-    if (configuration.crossing) publisher.copying = crossing;
+    if (configuration.crossing) publisher.copying.push(crossing);
   }
 
   /**

@@ -1,5 +1,5 @@
 import type { AccessControl, ClientAccess } from "../auth/acl/access.ts";
-import type { Copies, Copying } from "../broker/copies.ts";
+import type { Copies, Copying, Origin } from "../broker/copies.ts";
 import type { Publisher, PublishRequest } from "../broker/publish.ts";
 import { type Message, NO_PROPERTIES, utf8Length } from "../storage/record.ts";
 import { levels } from "../topics/filter.ts";
@@ -51,8 +51,8 @@ export class Crossing implements Copying, Elsewhere {
 
   // ------------------------------------------------------------------------------ from MQTT (B1, B2)
 
-  copies(message: Message): Copies | undefined {
-    if (!this.crosses || this.#topics.bindingCount === 0) return undefined;
+  copies(message: Message, origin: Origin): Copies | undefined {
+    if (origin === "amqp" || !this.crosses || this.#topics.bindingCount === 0) return undefined;
     const { topic } = message;
     const { host } = this;
     if (topic.startsWith("$")) return this.#skipFromMqtt("reserved_topic");

@@ -9,7 +9,7 @@ import {
 } from "../storage/contract.ts";
 import { type Message, recordSize, type StoredRecord } from "../storage/record.ts";
 import type { Context } from "./context.ts";
-import type { Copies } from "./copies.ts";
+import { type Copies, NO_COPIES } from "./copies.ts";
 import {
   type Answerer,
   mayPublish,
@@ -267,35 +267,37 @@ export class ExactlyOnce {
     const { place, packetId } = exchange;
     await this.#ahead(session, exchange);
     const copies = await this.#copies(session, exchange);
-    const together = copies?.provider === place.provider ? copies.rows : undefined;
+    const apart = copies.filter(({ provider }) => provider !== place.provider);
+    const together = copies.filter(({ provider }) => provider === place.provider)
+      .flatMap(({ rows }) => rows);
+    const written: Copies[] = [];
     let record: StoredRecord | undefined;
-    let apart = false;
     try {
-      if (copies !== undefined && together === undefined) {
-        await storeApart(copies);
-        apart = true;
+      for (const each of apart) {
+        await storeApart(each);
+        written.push(each);
       }
       record = await place.store.releaseHold(session.clientId, packetId, together);
     } catch (error) {
-      copies?.refused(apart);
+      for (const each of copies) each.refused(written.includes(each));
       throw error;
     }
     if (record === undefined) {
-      copies?.refused(apart);
+      for (const each of copies) each.refused(written.includes(each));
       return Reason.PacketIdentifierNotFound;
     }
     const { offset, message } = record;
-    copies?.accepted();
+    for (const each of copies) each.accepted();
     if (place.channel === undefined) this.publisher.releasedBroadcast(offset, message);
     else this.publisher.releasedRecord(place.channel, offset, message);
     return Reason.Success;
   }
 
   /** The copies that appear with the release, once (07 P5). */
-  async #copies(session: Session, { place, packetId }: Exchange): Promise<Copies | undefined> {
-    if (this.publisher.copying === undefined || place.channel?.kind === "queue") return undefined;
+  async #copies(session: Session, { place, packetId }: Exchange): Promise<readonly Copies[]> {
+    if (this.publisher.copying.length === 0 || place.channel?.kind === "queue") return NO_COPIES;
     const message = await place.store.held(session.clientId, packetId);
-    return message === undefined ? undefined : this.publisher.copies(message);
+    return message === undefined ? NO_COPIES : this.publisher.copies(message, place.channel);
   }
 
   /**

@@ -87,7 +87,8 @@ interface Part {
 abstract class LoggedPublication {
   #pending = 0;
   #failure: StorageFailure | undefined;
-  #copiesWritten = false;
+  /** Providers that have stored their part. */
+  readonly #written: Provider[] = [];
 
   constructor(
     protected readonly publisher: Publisher,
@@ -96,8 +97,8 @@ abstract class LoggedPublication {
     private readonly token: number,
   ) {}
 
-  /** What else is written with it, and required as well; undefined for nothing. */
-  protected abstract readonly copies: Copies | undefined;
+  /** What else is written with it, and required as well. */
+  protected abstract readonly copies: readonly Copies[];
   /** Undefined for a broadcast. */
   protected abstract readonly destination: Channel | undefined;
   /** The row whose failure refuses the publish; undefined when only the log keeps it. */
@@ -138,10 +139,14 @@ abstract class LoggedPublication {
       const home = publisher.homeOf(required.store);
       parts.push({ home, rows: [required], bytes: recordSize(this.message) });
     }
-    if (copies === undefined || copies.rows.length === 0) return parts;
-    const { provider: home, rows, bytes } = copies;
-    if (parts[0]?.home !== home) parts.push({ home, rows, bytes });
-    else parts[0] = { home, rows: [required!, ...rows], bytes: parts[0].bytes + bytes };
+    for (const { provider: home, rows, bytes } of copies) {
+      if (rows.length === 0) continue;
+      const at = parts.findIndex((part) => part.home === home);
+      if (at < 0) parts.push({ home, rows, bytes });
+      else {
+        parts[at] = { home, rows: [...parts[at].rows, ...rows], bytes: parts[at].bytes + bytes };
+      }
+    }
     return parts;
   }
 
@@ -169,9 +174,7 @@ abstract class LoggedPublication {
 
   #partStored({ rows, home }: Part): void {
     if (rows[0] === this.required) this.requiredStored();
-    if (home === this.copies?.provider && rows.includes(this.copies.rows[0])) {
-      this.#copiesWritten = true;
-    }
+    this.#written.push(home);
   }
 
   #logAlone(home: Provider, logRow: LogRow): void {
@@ -197,12 +200,12 @@ abstract class LoggedPublication {
     const { publisher, message } = this;
     if (this.#failure !== undefined) {
       const { topic, clientId } = message;
-      this.copies?.refused(this.#copiesWritten);
+      for (const copies of this.copies) copies.refused(this.#written.includes(copies.provider));
       publisher.failed(topic, clientId, this.answerer, this.token, this.#failure);
       this.refused();
       return;
     }
-    this.copies?.accepted();
+    for (const copies of this.copies) copies.accepted();
     publisher.stored(this.destination, this.answerer, this.token);
     this.answered((this.logRow?.offset ?? 0) > 0);
   }
@@ -230,7 +233,7 @@ export class BroadcastPublication extends LoggedPublication {
     groups: readonly ShareGroup[],
     answerer: Answerer,
     token: number,
-    protected readonly copies: Copies | undefined,
+    protected readonly copies: readonly Copies[],
   ) {
     super(publisher, message, answerer, token);
     const { broadcast, log, retained } = publisher.destinations;
@@ -302,7 +305,7 @@ export class GroupedPublication extends LoggedPublication {
     private readonly groups: readonly ShareGroup[],
     answerer: Answerer,
     token: number,
-    protected readonly copies: Copies | undefined,
+    protected readonly copies: readonly Copies[],
   ) {
     super(publisher, message, answerer, token);
     this.destination = channel;

@@ -21,7 +21,7 @@ import {
 } from "../storage/record.ts";
 import type { Broadcast } from "./broadcast.ts";
 import type { Context } from "./context.ts";
-import type { Copies, Copying } from "./copies.ts";
+import { type Copies, type Copying, NO_COPIES } from "./copies.ts";
 import { publishedHeaders, RESERVED_PREFIX } from "./delivery.ts";
 import { LiveOrder } from "./live_order.ts";
 import type { BroadcastLog } from "./log.ts";
@@ -83,8 +83,8 @@ export interface Destinations {
 export class Publisher {
   /** The provider that stopped accepting at the last publish; a door clears it and stops reading. */
   saturated: Provider | undefined;
-  /** Takes copies of what is published; undefined where nobody does, which is all it costs (P2). */
-  copying: Copying | undefined;
+  /** Whoever takes copies of what is published; where nobody does, that is all it costs (P2). */
+  readonly copying: Copying[] = [];
   readonly liveOrder = new LiveOrder();
   readonly #utf8 = new TextDecoder("utf-8", { fatal: true });
 
@@ -185,7 +185,7 @@ export class Publisher {
   /**
    * Stores and delivers a publish at QoS 0 or 1, or an in-process one at any QoS (D5.11). `rules`: what
    * an ACL file lets the publisher do; undefined asks nothing. `copies`: those that come with it, where
-   * it crosses over from another protocol (07 B4); nobody else takes any then.
+   * it crosses over from AMQP (07 B4).
    */
   publish(
     request: PublishRequest,
@@ -224,8 +224,8 @@ export class Publisher {
     const retain = request.retain && channel.kind !== "queue";
     const message = this.channelMessage(request, clientId, retain);
     const groups = this.#groupsOver(channel, message.topic);
-    const copies = given ?? (channel.kind === "queue" ? undefined : this.copies(message));
-    const publication = groups.length === 0 && copies === undefined
+    const copies = this.copies(message, channel, given);
+    const publication = groups.length === 0 && copies.length === 0
       ? new ChannelPublication(this, channel, message, answerer, token)
       : new GroupedPublication(this, channel, message, groups, answerer, token, copies);
     publication.submit();
@@ -248,18 +248,27 @@ export class Publisher {
     const subscribers = broadcast.subscribers(request.topic);
     const groups = shares.matching(request.topic);
     const unmatched = subscribers.length === 0 && groups.length === 0 && !request.retain;
-    if (unmatched && given === undefined && this.copying === undefined) {
+    if (unmatched && given === undefined && this.copying.length === 0) {
       this.countUnmatched();
       return this.stored(undefined, answerer, token);
     }
     const message = this.broadcastMessage(request, clientId);
-    const copies = given ?? this.copies(message);
+    const copies = this.copies(message, undefined, given);
     new BroadcastPublication(this, message, subscribers, groups, answerer, token, copies).submit();
   }
 
-  /** The copies that others take of a message that is no job. */
-  copies(message: Message): Copies | undefined {
-    return this.copying === undefined ? undefined : this.copying.copies(message);
+  /** The copies of a message: `given` where it came over from AMQP, and those of whoever takes some. */
+  copies(message: Message, channel: Channel | undefined, given?: Copies): readonly Copies[] {
+    if (this.copying.length === 0 && given === undefined) return NO_COPIES;
+    const all = given === undefined ? [] : [given];
+    // A job is for one worker and nobody else (B1).
+    if (channel?.kind === "queue") return all;
+    const origin = given === undefined ? "mqtt" : "amqp";
+    for (const each of this.copying) {
+      const copies = each.copies(message, origin);
+      if (copies !== undefined) all.push(copies);
+    }
+    return all;
   }
 
   // ------------------------------------------------------------- what a release at PUBREL publishes

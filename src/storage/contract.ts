@@ -9,6 +9,7 @@
  */
 import type { Nanoseconds } from "../platform/clock.ts";
 import type { AmqpRow, AmqpStore } from "./amqp.ts";
+import type { IngestRow, IngestStore } from "./ingest.ts";
 import type { Message, Offset, QoS, StoredRecord } from "./record.ts";
 
 // ---------------------------------------------------------------------------------------- failures
@@ -50,8 +51,12 @@ export interface Window {
  * - `enqueue`: a job
  * - `hold`: a QoS 2 publish from PUBREC to PUBREL, without an offset (S103)
  * - `amqp-copy`, `amqp-drop`: what the publish changes in AMQP queues (`amqp.ts`), without an offset
+ * - `ingest`: a row of a table of its own (`ingest.ts`), without an offset
  */
-export type PublishRow = RecordRow | AmqpRow;
+export type PublishRow = RecordRow | ExtensionRow;
+
+/** Rows of tables outside the eleven (S198); they count against no channel and take no offset. */
+export type ExtensionRow = AmqpRow | IngestRow;
 
 export type RecordRow =
   | {
@@ -135,7 +140,7 @@ export interface HoldStore {
   releaseHold(
     clientId: string,
     packetId: number,
-    copies?: readonly AmqpRow[],
+    copies?: readonly ExtensionRow[],
   ): Promise<StoredRecord | undefined>;
   /** Drops a hold. False when there was none: the other side of the race won (D5.8). */
   abandonHold(clientId: string, packetId: number, urgency: Urgency): Promise<boolean>;
@@ -495,6 +500,8 @@ export interface Provider {
   sessions(): SessionStore;
   /** The durable half of AMQP; asked for only of a sqlite provider that was made with it. */
   amqp(): AmqpStore;
+  /** The ingest tables; asked for only of a sqlite provider that was made with them. */
+  ingest(): IngestStore;
   /** Queues a publish entry. Never throws; the entry hears the outcome. */
   submit(entry: PublishEntry): void;
   /**

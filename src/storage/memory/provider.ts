@@ -150,9 +150,14 @@ export class MemoryProvider implements Provider {
     throw new TypeError(`provider ${this.name} is a memory provider, which has no AMQP tables`);
   }
 
+  /** As with AMQP (C3). */
+  ingest(): never {
+    throw new TypeError(`provider ${this.name} is a memory provider, which has no ingest tables`);
+  }
+
   /** Settles `entry` before it returns. */
   submit(entry: PublishEntry): void {
-    // `amqp` hands no store out, so no row of one comes here.
+    // `amqp` and `ingest` hand no store out, so no row of one comes here.
     const rows = entry.rows as readonly RecordRow[];
     const failure = this.#refusal(rows);
     if (failure === undefined) {

@@ -8,9 +8,11 @@ import type {
   StoreSpec,
   WindowChange,
 } from "../contract.ts";
+import type { IngestTable } from "../ingest.ts";
 import type { Offset } from "../record.ts";
 import type { Nanoseconds } from "../../platform/clock.ts";
 import type { AmqpRead, AmqpWrite } from "./amqp_messages.ts";
+import type { IngestRead } from "./ingest_reads.ts";
 import type { Pack, PackedRecords } from "./packing.ts";
 
 /**
@@ -27,6 +29,7 @@ export const RowKind = {
   Hold: 4,
   AmqpCopy: 5,
   AmqpDrop: 6,
+  Ingest: 7,
 } as const;
 
 /** In `kind` of a packed row, beside one of `RowKind`: the first row of an entry. */
@@ -45,6 +48,8 @@ export interface OpenWriter {
   readonly publishWaits: SharedArrayBuffer;
   /** Whether the AMQP tables are kept in this file. */
   readonly amqp?: boolean;
+  /** The ingest tables of this file; none or undefined: it has none. */
+  readonly ingest?: readonly IngestTable[];
 }
 
 export interface OpenReader {
@@ -81,7 +86,7 @@ export type Write =
     readonly clientId: string;
     readonly packetId: number;
     readonly maxBytes: number | undefined;
-    /** Rows of the AMQP tables; undefined for none. */
+    /** Rows of tables outside the eleven; undefined for none. */
     readonly copies?: Pack;
   }
   | {
@@ -137,7 +142,8 @@ export type Write =
     readonly rows: readonly StoredPosition[];
   }
   | { readonly op: "dropHolds"; readonly rows: readonly StoredHold[] }
-  | { readonly op: "amqp"; readonly write: AmqpWrite };
+  | { readonly op: "amqp"; readonly write: AmqpWrite }
+  | { readonly op: "trimIngested"; readonly table: number; readonly before: number };
 
 export interface StoredPosition extends Position {
   readonly channel: string;
@@ -217,7 +223,8 @@ export type Read =
     readonly op: "holds";
     readonly after: readonly [channel: string, clientId: string, packetId: number];
   }
-  | { readonly op: "amqp"; readonly read: AmqpRead };
+  | { readonly op: "amqp"; readonly read: AmqpRead }
+  | { readonly op: "ingested"; readonly read: IngestRead };
 
 export interface ReadRequest {
   readonly ask: "read";

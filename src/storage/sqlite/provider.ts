@@ -39,7 +39,9 @@ import { workerName, type WorkerRole } from "./worker_name.ts";
 import { WorkerLink } from "./worker_link.ts";
 import { type PublishCommit, WriteQueue } from "./write_queue.ts";
 import type { AmqpStore } from "../amqp.ts";
+import type { IngestStore, IngestTable } from "../ingest.ts";
 import { SqliteAmqp } from "./amqp_store.ts";
+import { SqliteIngest } from "./ingest_store.ts";
 
 /** A file this close to its bound is full because of it; the page count known here lags a little. */
 const PAGES_NEAR_BOUND = 2048;
@@ -67,6 +69,8 @@ export interface SqliteProviderOptions {
   readonly revision: string;
   /** Whether the durable half of AMQP is kept in this file. */
   readonly amqp?: boolean;
+  /** The ingest tables of this file. */
+  readonly ingest?: readonly IngestTable[];
   /** Starts the program's entry module as a worker of this name (`runStorageWorker`). */
   readonly spawn: (name: string) => Worker;
   /** Opens the write-ahead log for flushing; a disk that fails or forgets is put here. */
@@ -86,6 +90,7 @@ interface Open {
   readonly stores: ReadonlyMap<string, AppendStore | LatestStore | QueueStore>;
   readonly sessions: SqliteSessions;
   readonly amqp: SqliteAmqp | undefined;
+  readonly ingest: SqliteIngest | undefined;
 }
 
 /**
@@ -126,6 +131,7 @@ export class SqliteProvider implements Provider {
         reserveBytes: this.options.reserveBytes,
         publishWaits,
         amqp: this.options.amqp === true,
+        ...(this.options.ingest !== undefined && { ingest: this.options.ingest }),
       });
       const channels = specs.map((spec) => spec.channel);
       const reader = this.options.readConnections === 0
@@ -277,7 +283,9 @@ export class SqliteProvider implements Provider {
     const broadcastLog = stores.get(BROADCAST_LOG) as SqliteAppend | undefined;
     const sessions = new SqliteSessions(writes, options.clock, broadcastLog);
     const amqp = options.amqp === true ? new SqliteAmqp(writes, reads) : undefined;
-    return { lock, writer, writes, reads, flusher, logKeeper, stores, sessions, amqp };
+    const { ingest: tables = [] } = options;
+    const ingest = tables.length === 0 ? undefined : new SqliteIngest(tables, writes, reads);
+    return { lock, writer, writes, reads, flusher, logKeeper, stores, sessions, amqp, ingest };
   }
 
   /** Counted each time, said once per streak; a provider at its bound is no error. */
@@ -338,6 +346,14 @@ export class SqliteProvider implements Provider {
       throw new TypeError(`provider "${this.name}" was made without the AMQP tables`);
     }
     return amqp;
+  }
+
+  ingest(): IngestStore {
+    const { ingest } = this.#opened();
+    if (ingest === undefined) {
+      throw new TypeError(`provider "${this.name}" was made without ingest tables`);
+    }
+    return ingest;
   }
 
   #store(channel: string, kind: StoreSpec["kind"]): AppendStore | LatestStore | QueueStore {

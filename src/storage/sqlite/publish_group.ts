@@ -1,8 +1,8 @@
 import { type PublishEntry, type PublishRow, type RecordRow, StorageFailure } from "../contract.ts";
 import { QueueLeases } from "../queue_leases.ts";
 import { type Message, recordSize } from "../record.ts";
-import { packAmqpRow } from "./amqp_packing.ts";
 import type { ChannelState } from "./channel_state.ts";
+import { packExtensionRow } from "./extension_packing.ts";
 import { FIRST_OF_ENTRY, type PublishAnswer, RowKind } from "./messages.ts";
 import { type Pack, Packer } from "./packing.ts";
 
@@ -55,7 +55,7 @@ export class PublishGroup {
 
   #addRow(row: PublishRow): StorageFailure | undefined {
     if (!isRecord(row)) {
-      packAmqpRow(this.packer, row, FIRST_OF_ENTRY);
+      packExtensionRow(this.packer, row, FIRST_OF_ENTRY);
       return undefined;
     }
     const state = stateOf(row);
@@ -79,7 +79,7 @@ export class PublishGroup {
     }
     rows.forEach((row, i) => {
       const first = i === 0 ? FIRST_OF_ENTRY : 0;
-      if (!isRecord(row)) return packAmqpRow(this.packer, row, first);
+      if (!isRecord(row)) return packExtensionRow(this.packer, row, first);
       const message = messageOf(row);
       this.#pack(row, stateOf(row), message, recordSize(message), first);
     });
@@ -158,9 +158,9 @@ const KINDS = {
   enqueue: RowKind.Enqueue,
 } as const;
 
-/** Rows of the AMQP tables count against no channel and take no offset. */
+/** Rows of tables outside the eleven count against no channel and take no offset. */
 function isRecord(row: PublishRow): row is RecordRow {
-  return row.kind !== "amqp-copy" && row.kind !== "amqp-drop";
+  return row.kind !== "amqp-copy" && row.kind !== "amqp-drop" && row.kind !== "ingest";
 }
 
 function messageOf(row: RecordRow): Message {

@@ -1,5 +1,6 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { AmqpRows } from "./amqp_rows.ts";
+import type { IngestRows } from "./ingest_rows.ts";
 import { RowKind } from "./messages.ts";
 import type { Unpacker } from "./packing.ts";
 import type { StoredChannel, StoredChannels } from "./stored_channels.ts";
@@ -27,6 +28,8 @@ export class PublishRows {
   #pending: Value[] = [];
   /** Set where the AMQP tables are kept in this file. */
   amqp: AmqpRows | undefined;
+  /** Set where this file has ingest tables. */
+  ingest: IngestRows | undefined;
 
   constructor(database: DatabaseSync, private readonly channels: StoredChannels) {
     const slots = (count: number) => "(" + new Array(count).fill("?").join(", ") + ")";
@@ -63,6 +66,10 @@ export class PublishRows {
   write(row: Unpacker, kind: number): number {
     if (kind === RowKind.AmqpCopy || kind === RowKind.AmqpDrop) {
       this.amqp!.publish(row, kind);
+      return 0;
+    }
+    if (kind === RowKind.Ingest) {
+      this.ingest!.publish(row);
       return 0;
     }
     const channel = this.channels.at(row.tag);

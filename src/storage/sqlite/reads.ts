@@ -12,6 +12,7 @@ import type {
 } from "./messages.ts";
 import { AmqpReads } from "./amqp_reads.ts";
 import { arraysOf } from "./connection.ts";
+import { readIngested } from "./ingest_reads.ts";
 import {
   FLAGS_SQL,
   messageColumns,
@@ -130,6 +131,8 @@ export class Reads {
       case "amqp":
         this.#amqp ??= new AmqpReads(this.database);
         return this.#amqp.read(read.read);
+      case "ingested":
+        return readIngested(this.database, read.read);
       case "window":
         return this.#inTransaction(() => this.#readWindow(read));
       case "firstAtOrAfter": {

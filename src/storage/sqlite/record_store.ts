@@ -1,8 +1,13 @@
-import { type Hold, type RecordStore, StorageFailure, type Urgency } from "../contract.ts";
+import {
+  type ExtensionRow,
+  type Hold,
+  type RecordStore,
+  StorageFailure,
+  type Urgency,
+} from "../contract.ts";
 import { type Message, type Offset, type StoredRecord } from "../record.ts";
-import type { AmqpRow } from "../amqp.ts";
-import { packAmqpRows } from "./amqp_packing.ts";
 import type { ChannelState } from "./channel_state.ts";
+import { packExtensionRows } from "./extension_packing.ts";
 import { type PackedRecords, unpackRecords } from "./packing.ts";
 import type { StateHolder } from "./publish_group.ts";
 import type { ReadPool } from "./read_pool.ts";
@@ -50,12 +55,12 @@ export abstract class SqliteRecordStore implements RecordStore, StateHolder {
   async releaseHold(
     clientId: string,
     packetId: number,
-    copies: readonly AmqpRow[] = [],
+    copies: readonly ExtensionRow[] = [],
   ): Promise<StoredRecord | undefined> {
     const { index: store, maxBytes } = this.state;
     const released = await this.parts.writes.write<PackedRecords | undefined>(
       "release",
-      { op: "releaseHold", store, clientId, packetId, maxBytes, copies: packAmqpRows(copies) },
+      { op: "releaseHold", store, clientId, packetId, maxBytes, copies: packExtensionRows(copies) },
       clientId,
     );
     return released === undefined ? undefined : this.unpack(released)[0];

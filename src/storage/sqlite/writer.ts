@@ -25,6 +25,8 @@ import {
   type WriteGroup,
   type WriterRequest,
 } from "./messages.ts";
+import { IngestRows } from "./ingest_rows.ts";
+import { createIngestTables } from "./ingest_schema.ts";
 import { LogRoom } from "./log_room.ts";
 import { openStore } from "./opening.ts";
 import { type Pack, Unpacker } from "./packing.ts";
@@ -100,6 +102,10 @@ export class Writer {
     if (request.amqp) {
       createAmqpTables(database);
       this.#rows.amqp = new AmqpRows(database);
+    }
+    if (request.ingest !== undefined && request.ingest.length > 0) {
+      createIngestTables(database, request.ingest);
+      this.#rows.ingest = new IngestRows(database, request.ingest);
     }
     this.#writes = new Writes(database, channels, this.#rows);
     this.#logRoom = new LogRoom(database, channels);

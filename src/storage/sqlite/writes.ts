@@ -27,6 +27,7 @@ export function mayUseReserve(write: Write): boolean {
     case "changeWindow":
     case "dropPositions":
     case "dropHolds":
+    case "trimIngested":
       return true;
     case "amqp":
       return amqpWriteRelieves(write.write);
@@ -139,6 +140,8 @@ export class Writes {
         return this.#releaseHold(write);
       case "amqp":
         return this.rows.amqp!.run(write.write);
+      case "trimIngested":
+        return this.rows.ingest!.trim(write.table, write.before);
       case "recordAttempt": {
         const { name } = this.channels.at(write.store);
         return changed(this.#updateAttempts.run(write.attempts, write.at, name, write.offset)) ===

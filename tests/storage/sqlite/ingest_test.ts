@@ -1,0 +1,356 @@
+/** The ingest tables of a sqlite provider: what a payload becomes, columns, indexes, removal, queries. */
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { type Provider, type PublishRow, StorageFailure } from "../../../src/storage/contract.ts";
+import type { IngestTable } from "../../../src/storage/ingest.ts";
+import { NO_HEADERS, NO_PROPERTIES } from "../../../src/storage/record.ts";
+import { documentOf } from "../../../src/storage/sqlite/ingest_document.ts";
+import { type AmqpHouse, openProvider } from "./support/amqp_provider.ts";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const MS = 1_000_000n;
+
+const PLAIN: IngestTable = { name: "readings", columns: new Map(), index: [] };
+const WITH_COLUMNS: IngestTable = {
+  name: "readings",
+  columns: new Map([["value", "REAL"], ["unit", "TEXT"], ["pos.lat", "REAL"]]),
+  index: ["value"],
+};
+
+function rowOf(provider: Provider, payload: string | Uint8Array, changes: {
+  readonly topic?: string;
+  readonly at?: number;
+  readonly messageId?: string;
+  readonly table?: number;
+} = {}): PublishRow {
+  const { topic = "plant/kiln/t", at = 1_000, messageId = "", table = 0 } = changes;
+  return {
+    kind: "ingest",
+    store: provider.ingest(),
+    table,
+    message: {
+      messageId,
+      topic,
+      timestamp: BigInt(at) * MS + 999_999n,
+      headers: NO_HEADERS,
+      properties: NO_PROPERTIES,
+      payload: typeof payload === "string" ? bytes(payload) : payload,
+      retain: false,
+      bridge: "",
+      clientId: "c",
+      qos: 1,
+      groupCopy: false,
+      onlyFor: "",
+    },
+    offset: 0,
+  };
+}
+
+function submit(provider: Provider, ...rows: PublishRow[]): Promise<StorageFailure | undefined> {
+  return new Promise((settled) => provider.submit({ rows, bytes: 100, settled }));
+}
+
+async function stored(house: AmqpHouse, ...rows: PublishRow[]): Promise<void> {
+  assert.equal(await submit(house.provider, ...rows), undefined);
+}
+
+Deno.test("N6, 11.3 a row keeps topic, receipt in ms, Message ID and document; _id is never used again", async () => {
+  await using house = await openProvider({ ingest: [PLAIN] });
+  const { provider } = house;
+  await stored(house, rowOf(provider, '{"value":412,"unit":"C"}', { messageId: "m-1" }));
+  await stored(house, rowOf(provider, "1480", { topic: "plant/kiln/rpm", at: 1_500 }));
+  await house.close();
+  assert.deepEqual(house.rows("SELECT * FROM readings ORDER BY _id"), [
+    {
+      _id: 1,
+      _topic: "plant/kiln/t",
+      _received_at: 1_000,
+      _message_id: "m-1",
+      doc: '{"value":412,"unit":"C"}',
+    },
+    {
+      _id: 2,
+      _topic: "plant/kiln/rpm",
+      _received_at: 1_500,
+      _message_id: null,
+      doc: '{"payload":1480}',
+    },
+  ]);
+  assert.deepEqual(
+    house.rows("SELECT sql FROM sqlite_schema WHERE name LIKE 'readings%' ORDER BY name")
+      .map(({ sql }) => sql),
+    [
+      'CREATE TABLE "readings"(_id INTEGER PRIMARY KEY AUTOINCREMENT, _topic TEXT NOT NULL, ' +
+      "_received_at INTEGER NOT NULL, _message_id TEXT, doc TEXT NOT NULL)",
+      'CREATE INDEX "readings__t" ON "readings"(_received_at)',
+      'CREATE INDEX "readings__tt" ON "readings"(_topic,_received_at)',
+      'CREATE VIEW "readings_doc" AS SELECT _id, ' +
+      "json_set(doc,'$._topic',_topic,'$._received_at',_received_at) AS doc FROM \"readings\"",
+    ],
+  );
+  assert.equal(house.rows("PRAGMA user_version")[0].user_version, 20);
+});
+
+Deno.test("11.2 every kind of payload becomes the document it says", () => {
+  using database = new DatabaseSync(":memory:");
+  const valid = database.prepare("SELECT json_valid(?) AS valid");
+  const isValid = (json: string) => valid.get(json)!.valid === 1;
+  const deep = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
+  const cases: [string | Uint8Array, string][] = [
+    ['{"value":412,"unit":"C"}', '{"value":412,"unit":"C"}'],
+    [' \r\n\t{ "a" : 1.50 } ', ' \r\n\t{ "a" : 1.50 } '],
+    ['{"n":12345678901234567890}', '{"n":12345678901234567890}'],
+    ['{"a":1,"a":2}', '{"a":1,"a":2}'],
+    ["\u{feff}" + '{"a":1}', '{"a":1}'],
+    ["1480", '{"payload":1480}'],
+    ["9007199254740993", '{"payload":9007199254740993}'],
+    ['"text"', '{"payload":"text"}'],
+    ["true", '{"payload":true}'],
+    ["null", '{"payload":null}'],
+    ['[1,{"a":"[{"}]', '{"payload":[1,{"a":"[{"}]}'],
+    ["up", '{"payload":"up"}'],
+    ['a "quote" and \\ and \u0000', String.raw`{"payload":"a \"quote\" and \\ and \u0000"}`],
+    ["Überdruck", '{"payload":"Überdruck"}'],
+    ['{"a":1', String.raw`{"payload":"{\"a\":1"}`],
+    ["{'a':1}", `{"payload":"{'a':1}"}`],
+    ["NaN", '{"payload":"NaN"}'],
+    ["01", '{"payload":"01"}'],
+    ["{a:1}", '{"payload":"{a:1}"}'],
+    ["[1,]", '{"payload":"[1,]"}'],
+    ["", '{"payload":""}'],
+    ["   ", '{"payload":"   "}'],
+    [deep(256), `{"payload":${deep(256)}}`],
+    [deep(257), `{"payload":"${deep(257)}"}`],
+    [deep(100_000), `{"payload":"${deep(100_000)}"}`],
+    [Uint8Array.of(0xff, 0xfe, 0), '{"payload_b64":"//4A"}'],
+    [Uint8Array.of(0x7b, 0x22, 0xc3, 0x22, 0x7d), '{"payload_b64":"eyLDIn0="}'],
+  ];
+  for (const [payload, doc] of cases) {
+    const given = typeof payload === "string" ? bytes(payload) : payload;
+    const made = documentOf(given, isValid);
+    assert.equal(made, doc);
+    assert.ok(isValid(made));
+  }
+});
+
+Deno.test("N7, N8 what SQLite calls no JSON is kept as text", () => {
+  assert.equal(documentOf(bytes('{"a":1}'), () => false), String.raw`{"payload":"{\"a\":1}"}`);
+});
+
+Deno.test("N7 integers above 2^53 keep their digits in the table", async () => {
+  await using house = await openProvider({
+    ingest: [{ ...PLAIN, columns: new Map([["n", "INTEGER"]]), index: ["n"] }],
+  });
+  await stored(house, rowOf(house.provider, '{"n":9007199254740993}'));
+  await house.close();
+  const found = house.rows("SELECT doc, CAST(n AS TEXT) AS n FROM readings");
+  assert.deepEqual(found, [{ doc: '{"n":9007199254740993}', n: "9007199254740993" }]);
+});
+
+Deno.test("N6 the broker's _topic and _received_at win in the document view", async () => {
+  await using house = await openProvider({ ingest: [PLAIN] });
+  await stored(house, rowOf(house.provider, '{"_topic":"forged","_received_at":1,"v":2}'));
+  await house.close();
+  const [{ doc }] = house.rows("SELECT doc FROM readings_doc");
+  assert.deepEqual(JSON.parse(doc as string), {
+    _topic: "plant/kiln/t",
+    _received_at: 1_000,
+    v: 2,
+  });
+});
+
+Deno.test("N10, N11 columns are typed keys of the payload, and a condition on one uses its index", async () => {
+  await using house = await openProvider({ ingest: [WITH_COLUMNS] });
+  const { provider } = house;
+  await stored(house, rowOf(provider, '{"value":412,"unit":"C","pos":{"lat":48.5}}'));
+  await stored(house, rowOf(provider, '{"value":"much","pos":7}'));
+  await stored(house, rowOf(provider, "no object"));
+  await stored(house, rowOf(provider, Uint8Array.of(0xff)));
+  await house.close();
+  assert.deepEqual(house.rows("SELECT value, unit, pos_lat FROM readings ORDER BY _id"), [
+    { value: 412, unit: "C", pos_lat: 48.5 },
+    { value: "much", unit: null, pos_lat: null },
+    { value: null, unit: null, pos_lat: null },
+    { value: null, unit: null, pos_lat: null },
+  ]);
+  const [{ detail }] = house.rows("EXPLAIN QUERY PLAN SELECT * FROM readings WHERE value >= 25");
+  assert.match(detail as string, /USING INDEX readings__value/);
+});
+
+Deno.test("N10 columns and indexes follow the configuration over a table with rows", async () => {
+  await using house = await openProvider({ ingest: [PLAIN] });
+  await stored(house, rowOf(house.provider, '{"value":1,"pos":{"lat":2},"pos_lat":3}'));
+  await house.again({ ingest: [WITH_COLUMNS] });
+  await house.close();
+  assert.deepEqual(house.rows("SELECT value, pos_lat FROM readings"), [{ value: 1, pos_lat: 2 }]);
+  // Another key under the same column, another type, another index.
+  const changed: IngestTable = {
+    name: "readings",
+    columns: new Map([["value", "INTEGER"], ["pos_lat", "REAL"]]),
+    index: ["pos_lat"],
+  };
+  await house.again({ ingest: [changed] });
+  await house.close();
+  assert.deepEqual(house.rows("SELECT value, pos_lat FROM readings"), [{ value: 1, pos_lat: 3 }]);
+  const names = () =>
+    house.rows("SELECT name FROM sqlite_schema WHERE tbl_name = 'readings' ORDER BY name")
+      .map(({ name }) => name);
+  assert.deepEqual(names(), ["readings", "readings__pos_lat", "readings__t", "readings__tt"]);
+  await house.again({ ingest: [PLAIN] });
+  await house.close();
+  assert.deepEqual(names(), ["readings", "readings__t", "readings__tt"]);
+  const columns = house.rows("PRAGMA table_xinfo(readings)").map(({ name }) => name);
+  assert.deepEqual(columns, ["_id", "_topic", "_received_at", "_message_id", "doc"]);
+});
+
+Deno.test("N10 what an operator added to a table stays", async () => {
+  await using house = await openProvider({ ingest: [PLAIN] });
+  await house.close();
+  {
+    using database = new DatabaseSync(house.filePath);
+    database.exec(
+      "ALTER TABLE readings ADD COLUMN mine GENERATED ALWAYS AS (length(doc)) VIRTUAL",
+    );
+    database.exec('CREATE INDEX "readings__mine" ON "readings"("mine")');
+    database.exec("CREATE INDEX theirs ON readings(_message_id)");
+  }
+  await house.again();
+  await stored(house, rowOf(house.provider, "{}"));
+  await house.close();
+  assert.deepEqual(house.rows("SELECT mine FROM readings"), [{ mine: 2 }]);
+  assert.equal(house.rows("SELECT 1 FROM sqlite_schema WHERE name = 'theirs'").length, 1);
+});
+
+Deno.test("a table that is another than ours refuses the start", async () => {
+  await using house = await openProvider({ ingest: [] });
+  await house.close();
+  {
+    using database = new DatabaseSync(house.filePath);
+    database.exec("CREATE TABLE readings (a)");
+  }
+  await assert.rejects(house.again({ ingest: [PLAIN] }), /plant\.db: no such column/);
+});
+
+Deno.test("columns t and tt have an index beside those of the table", async () => {
+  const table: IngestTable = {
+    name: "readings",
+    columns: new Map([["t", "REAL"], ["TT", "TEXT"]]),
+    index: ["t", "TT"],
+  };
+  await using house = await openProvider({ ingest: [table] });
+  await house.again();
+  await house.close();
+  for (const [column, index] of [["t", "readings__t_column"], ["TT", "readings__TT_column"]]) {
+    const [{ detail }] = house.rows(
+      `EXPLAIN QUERY PLAN SELECT * FROM readings WHERE ${column} = 1`,
+    );
+    assert.match(detail as string, new RegExp(`USING INDEX ${index}`));
+  }
+});
+
+Deno.test("N9 rows of one publish are one transaction, whatever tables they are in", async () => {
+  const other: IngestTable = { ...PLAIN, name: "fixes" };
+  await using house = await openProvider({ ingest: [PLAIN, other] });
+  const { provider } = house;
+  const before = provider.statistics().commits;
+  await stored(house, rowOf(provider, "1"), rowOf(provider, "1", { table: 1 }));
+  assert.equal(provider.statistics().commits, before + 1);
+  await house.close();
+  assert.equal(house.rows("SELECT * FROM fixes").length, 1);
+});
+
+Deno.test("N9 a row that cannot be inserted fails its publish and no other one", async () => {
+  await using house = await openProvider({ ingest: [PLAIN] });
+  await house.close();
+  {
+    using database = new DatabaseSync(house.filePath);
+    database.exec(
+      "CREATE TRIGGER no BEFORE INSERT ON readings WHEN NEW._topic = 'bad' " +
+        "BEGIN SELECT RAISE(ABORT, 'not that one'); END",
+    );
+  }
+  await house.again();
+  const { provider } = house;
+  const outcomes = await Promise.all([
+    submit(provider, rowOf(provider, "1")),
+    submit(provider, rowOf(provider, "2", { topic: "bad" })),
+    submit(provider, rowOf(provider, "3")),
+  ]);
+  assert.deepEqual(outcomes.map((outcome) => outcome?.kind), [undefined, "failed", undefined]);
+  await house.close();
+  assert.deepEqual(house.rows("SELECT doc FROM readings ORDER BY _id"), [
+    { doc: '{"payload":1}' },
+    { doc: '{"payload":3}' },
+  ]);
+});
+
+Deno.test("N5 a trim takes the oldest rows, a thousand at a time", async () => {
+  await using house = await openProvider({ ingest: [PLAIN] });
+  const { provider } = house;
+  const rows = Array.from({ length: 1_500 }, (_, i) => rowOf(provider, String(i), { at: i }));
+  await stored(house, ...rows);
+  const store = provider.ingest();
+  assert.equal(await store.trim(0, 1_400), true);
+  assert.equal(await store.trim(0, 1_400), false);
+  assert.equal(await store.trim(0, 1_400), false);
+  const { rows: left, more } = await store.query({ table: 0, conditions: [], limit: 1_000 });
+  assert.deepEqual([left.length, more], [100, false]);
+  assert.equal(left[0].receivedAt, 1_499);
+  assert.equal(left[99].receivedAt, 1_400);
+});
+
+Deno.test("N12 a query answers the newest rows that meet its conditions", async () => {
+  await using house = await openProvider({ ingest: [WITH_COLUMNS] });
+  const { provider } = house;
+  for (let i = 0; i < 10; i++) {
+    await stored(
+      house,
+      rowOf(provider, `{"value":${i},"unit":"C"}`, {
+        topic: `t/${i % 2}`,
+        at: i,
+        messageId: `m${i}`,
+      }),
+    );
+  }
+  const store = provider.ingest();
+  const found = await store.query({
+    table: 0,
+    conditions: [
+      { column: "_topic", is: "=", value: "t/1" },
+      { column: "value", is: ">=", value: 3 },
+      { column: "value", is: "<", value: 9 },
+      { column: "unit", is: "=", value: "C" },
+    ],
+    limit: 2,
+  });
+  assert.deepEqual(found, {
+    rows: [
+      { id: 8, topic: "t/1", receivedAt: 7, messageId: "m7", doc: '{"value":7,"unit":"C"}' },
+      { id: 6, topic: "t/1", receivedAt: 5, messageId: "m5", doc: '{"value":5,"unit":"C"}' },
+    ],
+    more: true,
+  });
+  const injected = await store.query({
+    table: 0,
+    conditions: [{ column: "unit", is: "=", value: "' OR 1=1 --" }],
+    limit: 10,
+  });
+  assert.deepEqual(injected, { rows: [], more: false });
+});
+
+Deno.test("N12 an answer is bounded in size, and queries that fail leave the next one alone", async () => {
+  await using house = await openProvider({ ingest: [PLAIN] });
+  const { provider } = house;
+  for (let i = 0; i < 3; i++) {
+    await stored(house, rowOf(provider, "x".repeat(3_000_000), { at: i }));
+  }
+  const store = provider.ingest();
+  const failing = store.query({
+    table: 0,
+    conditions: [{ column: "no_such", is: "=", value: 1 }],
+    limit: 1,
+  });
+  const { rows, more } = await store.query({ table: 0, conditions: [], limit: 10 });
+  assert.deepEqual([rows.length, more], [1, true]);
+  await assert.rejects(failing, StorageFailure);
+});
