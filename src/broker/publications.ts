@@ -255,7 +255,7 @@ export class BroadcastPublication extends LoggedPublication {
     const { liveOrder } = this.publisher;
     const { clientId } = this.message;
     const stores = this.required !== undefined || this.logRow !== undefined ||
-      this.copies !== undefined;
+      this.copies.length > 0;
     if (stores || !liveOrder.idle(clientId)) this.#inTurn = liveOrder.enter(clientId);
     super.submit();
   }
