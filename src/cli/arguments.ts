@@ -17,6 +17,7 @@ export type Command =
   | PasswdCommand
   | RouteCommand
   | { readonly kind: "version" }
+  | { readonly kind: "licenses" }
   | { readonly kind: "help" };
 
 /**
@@ -61,7 +62,6 @@ function command(
   }
   const chosen = commands[0]?.flag.name;
   for (const { flag } of given.values()) {
-    if (!flag.built) return { refusal: `--${flag.name} is not built yet` };
     if (flag.with !== undefined && (chosen === undefined || !flag.with.includes(chosen))) {
       const goes = flag.with.map((name) => `--${name}`).join(" or ");
       return { refusal: `--${flag.name} goes with ${goes} only` };
@@ -98,10 +98,12 @@ function command(
       return { kind: "route", file, subject: operands[0], json: given.has("json") };
     case "version":
       return { kind: "version" };
+    case "licenses":
+      return { kind: "licenses" };
     case "help":
       return { kind: "help" };
     default:
-      throw new TypeError(`--${chosen} is marked built and is carried out nowhere`);
+      throw new TypeError(`--${chosen} is a command and is carried out nowhere`);
   }
 }
 

@@ -1,4 +1,4 @@
-/** Every flag of the command line (02b section 16), and which of them this version carries out. */
+/** Every flag of the command line (02b section 16). */
 
 export interface Flag {
   readonly name: string;
@@ -8,7 +8,6 @@ export interface Flag {
   readonly command: boolean;
   /** Commands it goes with, for a flag that is none itself. */
   readonly with?: readonly string[];
-  readonly built: boolean;
   readonly doc: string;
 }
 
@@ -17,14 +16,12 @@ export const FLAGS: readonly Flag[] = [
     name: "config",
     operands: "FILE",
     command: true,
-    built: true,
     doc: "start the broker",
   },
   {
     name: "check-config",
     operands: "FILE",
     command: true,
-    built: true,
     doc: "check a configuration and list its channels",
   },
   {
@@ -32,21 +29,18 @@ export const FLAGS: readonly Flag[] = [
     operands: "",
     command: false,
     with: ["check-config"],
-    built: true,
     doc: "print the checked configuration, complete and in one document",
   },
   {
     name: "route",
     operands: "FILE [TOPIC|FILTER]",
     command: true,
-    built: true,
     doc: "tell where a topic lands, or what a filter is served",
   },
   {
     name: "acl",
     operands: "FILE [USER [CLIENT_ID]]",
     command: true,
-    built: true,
     doc: "explain what a user may do",
   },
   {
@@ -54,53 +48,47 @@ export const FLAGS: readonly Flag[] = [
     operands: "",
     command: false,
     with: ["route", "acl"],
-    built: true,
     doc: "answer in JSON",
   },
   {
     name: "passwd",
     operands: "list|add|delete|scope FILE ...",
     command: true,
-    built: true,
     doc: "look at or change a password file",
   },
   {
     name: "snapshots-to-sqlite",
     operands: "DIRECTORY DATABASE",
     command: true,
-    built: true,
     doc: "move snapshots into a database",
   },
   {
     name: "sqlite-to-snapshots",
     operands: "DATABASE DIRECTORY",
     command: true,
-    built: true,
     doc: "move a database into snapshots",
   },
   {
     name: "check-storage",
     operands: "DATABASE|DIRECTORY",
     command: true,
-    built: true,
     doc: "look for contradictions in what a provider keeps",
   },
   {
     name: "licenses",
     operands: "",
     command: true,
-    built: false,
     doc: "print the licences of everything inside",
   },
-  { name: "version", operands: "", command: true, built: true, doc: "print the version" },
-  { name: "help", operands: "", command: true, built: true, doc: "print this text" },
+  { name: "version", operands: "", command: true, doc: "print the version" },
+  { name: "help", operands: "", command: true, doc: "print this text" },
 ];
 
 /** The text of `--help`. */
 export function helpText(): string {
   const rows = FLAGS.map((flag): readonly [string, string] => [
     `--${flag.name}${flag.operands === "" ? "" : ` ${flag.operands}`}`,
-    flag.doc + (flag.built ? "" : " (not built yet)"),
+    flag.doc,
   ]);
   const width = Math.max(...rows.map(([left]) => left.length));
   const lines = rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`);

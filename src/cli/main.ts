@@ -8,7 +8,7 @@ import type { Settings } from "../config/settings.ts";
 import { REAL_SURROUNDINGS, type Surroundings } from "../config/walk.ts";
 import { checkTlsFiles } from "../mqtt/doors/tls_files.ts";
 import { StorageFailure } from "../storage/contract.ts";
-import { REVISION, VERSION } from "../version.ts";
+import { versionLine } from "../version.ts";
 import { aclCommand } from "./acl.ts";
 import { readArguments } from "./arguments.ts";
 import { checkStorage } from "./check_storage.ts";
@@ -60,7 +60,11 @@ export async function main(argv: readonly string[], on: Dependencies): Promise<n
   }
   switch (command.kind) {
     case "version":
-      on.stdout(`saguin ${VERSION} (${REVISION})\n`);
+      on.stdout(`${versionLine()}\n`);
+      return DONE;
+    case "licenses":
+      // Long, and for nothing but this: its own file of a bundle.
+      on.stdout((await import("../notices.ts")).NOTICES);
       return DONE;
     case "help":
       on.stdout(helpText());

@@ -3,7 +3,8 @@ import type { Configuration } from "../../src/config/configuration.ts";
 import { type Dependencies, main } from "../../src/cli/main.ts";
 import { REAL_SURROUNDINGS, type Surroundings } from "../../src/config/walk.ts";
 import { StorageFailure } from "../../src/storage/contract.ts";
-import { VERSION } from "../../src/version.ts";
+import { NOTICES } from "../../src/notices.ts";
+import { VERSION, versionLine } from "../../src/version.ts";
 import { ALL_BUILT, broker, LEAST } from "../config/support.ts";
 
 /** Runs a command line over one file, `c.yaml`. */
@@ -42,11 +43,21 @@ const BROKEN = LEAST.replace("id: b", "id: b\n  log_level: loud");
 Deno.test("--version prints the one version", async () => {
   const outcome = await run(["-version"]);
   assert.deepEqual([outcome.code, outcome.stderr], [0, ""]);
-  assert.equal(outcome.stdout, `saguin ${VERSION} (dev)\n`);
+  assert.equal(outcome.stdout, `${versionLine()}\n`);
+  assert.ok(outcome.stdout.startsWith(`saguin ${VERSION} (dev, source, Deno `));
   const { version } = JSON.parse(
     Deno.readTextFileSync(new URL("../../deno.json", import.meta.url)),
   );
   assert.equal(version, VERSION);
+});
+
+Deno.test("02b 16 --licenses prints the notices", async () => {
+  assert.deepEqual(await run(["--licenses"]), {
+    code: 0,
+    stdout: NOTICES,
+    stderr: "",
+    started: undefined,
+  });
 });
 
 Deno.test("02b 16 --check-config lists the channels and starts nothing", async () => {
