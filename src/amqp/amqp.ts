@@ -2,7 +2,7 @@ import type { Context } from "../broker/context.ts";
 import type { Channel } from "../broker/routes.ts";
 import type { AmqpConfiguration } from "../config/configuration.ts";
 import type { Provider } from "../storage/contract.ts";
-import type { ConnectionContext } from "./connection.ts";
+import type { ConnectionContext } from "./connection_context.ts";
 import { Crossing, type CrossingSurroundings } from "./crossing.ts";
 import { Declarations } from "./declarations.ts";
 import type { Access } from "./login.ts";

@@ -40,8 +40,8 @@ export interface ChannelLink {
   readonly congested: boolean;
   /** False once the connection is closing, in whatever way. */
   readonly open: boolean;
-  /** Publishes that were read and are not settled, and their bytes. */
-  waits(publishes: number, bytes: number): void;
+  /** Publishes and methods that were read and are not done, and their bytes. */
+  waits(steps: number, bytes: number): void;
   /** Ends the connection with an exception (A21). */
   raise(refusal: Refusal, method: MethodName | undefined): void;
   /** Its number is free again. */
@@ -85,8 +85,13 @@ export class Channel implements DeliveryLink {
 
   // --------------------------------------------------------------------------------------- frames in
 
-  /** A method frame. @throws WireFault */
-  method(method: Method): void {
+  /** A content is under way on it. */
+  get takesContent(): boolean {
+    return this.#content.expected !== "nothing";
+  }
+
+  /** A method frame with a payload of `bytes`. @throws WireFault */
+  method(method: Method, bytes: number): void {
     if (!this.#accepting) return this.#discarded(method);
     if (this.#content.expected !== "nothing") {
       throw new WireFault(
@@ -99,9 +104,12 @@ export class Channel implements DeliveryLink {
       // What workers send most often runs without being added anywhere.
       return this.#methods.acknowledge(method);
     }
+    const waits = !this.#steps.idle;
+    if (waits) this.link.waits(1, bytes);
     this.#steps.add({
       kind: "method",
       run: () => {
+        if (waits) this.link.waits(-1, -bytes);
         if (this.#state !== "open") return;
         // What was published before is confirmed before this is answered (A45).
         this.flushConfirms();

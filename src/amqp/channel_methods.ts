@@ -194,6 +194,11 @@ export class ChannelMethods {
   }
 
   #get(method: MethodOf<"basic.get">): void | Promise<void> {
+    const { canDeliver, link: { outbound } } = this.channel;
+    if (!canDeliver) return;
+    // Who asks for more than it reads waits, as its consumers would (A18).
+    const room = outbound.untilRoom();
+    if (room !== undefined) return room.then(() => this.#get(method));
     const source = this.#source(method.queue);
     if (isRefusal(source)) return this.#fail(method, source);
     const refusal = this.channel.deliveries.getRefusal(method.noAck);

@@ -1,28 +1,23 @@
 import type { ByteLink } from "../mqtt/doors/byte_link.ts";
-import type { Clock } from "../platform/clock.ts";
 import { errorText } from "../platform/log.ts";
 import type { Timer } from "../platform/timers.ts";
-import type { AlarmListener } from "./alarm.ts";
-import { Channel, type ChannelLink } from "./channel.ts";
+import { BlockedPublisher } from "./blocked_publisher.ts";
+import type { Channel, ChannelLink } from "./channel.ts";
+import { Channels } from "./channels.ts";
 import type { PartialBytes } from "./content.ts";
+import type { ConnectionContext } from "./connection_context.ts";
 import type { Declarations } from "./declarations.ts";
 import { Heartbeats } from "./heartbeats.ts";
 import { Handshake, type HandshakeEvents } from "./handshake.ts";
+import { Inbound, type Reading } from "./inbound.ts";
 import { Intake } from "./intake.ts";
-import type { Access } from "./login.ts";
 import type { Publishing } from "./publishing.ts";
 import { type Refusal, refuse, Reply, replyText } from "./reply.ts";
 import { Outbound } from "./outbound.ts";
 import type { TuneOffer } from "./tuning.ts";
 import type { VirtualHost } from "./virtual_host.ts";
 import { WireFault } from "./wire/fault.ts";
-import {
-  FRAME_END,
-  FrameDecoder,
-  type FrameSink,
-  FrameType,
-  WrongProtocol,
-} from "./wire/frames.ts";
+import { FrameType } from "./wire/frames.ts";
 import {
   type Arguments,
   formOf,
@@ -30,7 +25,6 @@ import {
   type MethodName,
   readMethod,
 } from "./wire/methods.ts";
-import { ReadBuffer } from "./read_buffer.ts";
 import { Reader } from "./wire/reader.ts";
 
 /** Unfinished contents of one connection: several of the largest at once, or many small ones. */
@@ -40,22 +34,6 @@ const LEAST_PARTIAL_BYTES = 16 * 1024 * 1024;
 /** How long a peer has for its close-ok (A15, A16). */
 const CLOSE_OK_MS = 5_000;
 
-/** What a door gives to all of its connections. */
-export interface ConnectionContext {
-  readonly host: VirtualHost;
-  readonly declarations: Declarations;
-  readonly publishing: Publishing;
-  readonly access: Access;
-  readonly clock: Clock;
-  readonly listener: string;
-  readonly offer: TuneOffer;
-  readonly handshakeTimeoutMs: number;
-  readonly maxMessageBytes: number;
-  readonly maxUnacked: number;
-  readonly publishBatch: number;
-  readonly outboundHighWater: number;
-}
-
 /** `closing` sent our close or is about to, `ended` is over (section 4.1). */
 type State = "handshake" | "running" | "closing" | "ended";
 
@@ -63,13 +41,15 @@ type State = "handshake" | "running" | "closing" | "ended";
 interface Held {
   readonly channel: Channel;
   readonly method: Method;
+  readonly bytes: number;
 }
 
 /**
- * One AMQP connection: bytes to frames to channels, and back. What publishes wait for does not stop the
- * reading, up to a bound; what stops it is an alarm, a full provider, and the socket itself.
+ * One AMQP connection: whose frame is whose business, what keeps it from being read, and how it ends.
+ * What publishes wait for does not stop the reading, up to a bound; what stops it is an alarm, a full
+ * provider, a peer that does not read, and the socket itself.
  */
-export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, HandshakeEvents {
+export class AmqpConnection implements Reading, ChannelLink, HandshakeEvents {
   readonly host: VirtualHost;
   readonly declarations: Declarations;
   readonly publishing: Publishing;
@@ -82,18 +62,20 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
   #handshakeTimer: Timer | undefined;
   #tuned: TuneOffer;
   readonly outbound: Outbound;
-  readonly #decoder: FrameDecoder;
+  readonly #inbound: Inbound;
   readonly #reader = new Reader();
-  readonly #channels = new Map<number, Channel>();
+  readonly #channels: Channels;
   readonly #intake: Intake;
+  /** The method that an exception of the frame at hand names (A21). */
+  #offender: MethodName | undefined;
   /** What runs before the next frame is decoded: a login, a close. */
   #busy: Promise<void> | undefined;
   #held: Held | undefined;
-  /** The client was told that it is blocked. */
-  #blocked = false;
+  readonly #blocked: BlockedPublisher;
+  /** It is not read because it does not read. */
+  #waitsForRoom = false;
   #closeTimer: Timer | undefined;
   #heartbeats: Heartbeats | undefined;
-  #deaf = false;
   #closeSent = false;
   /** It got as far as open-ok. */
   #opened = false;
@@ -121,10 +103,23 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
       link,
       clock,
       context.outboundHighWater,
-      () => this.#roomMade(),
-      () => this.cut(),
+      {
+        room: () => this.#channels.wake(),
+        // Nothing is read meanwhile: what the peer takes is the life it shows.
+        taken: () => this.#waitsForRoom && this.#heartbeats?.heard(),
+        failed: () => this.cut(),
+      },
     );
-    this.#decoder = new FrameDecoder(this);
+    this.#inbound = new Inbound(link, this);
+    this.#channels = new Channels(this);
+    this.#blocked = new BlockedPublisher(
+      host.alarm,
+      (reason) => {
+        if (reason === undefined) this.write("connection.unblocked", {});
+        else this.write("connection.blocked", { reason });
+      },
+      () => this.#intake.wake(),
+    );
     const { timers } = host;
     const { proved } = arrival;
     this.#handshake = new Handshake({ access, offer, vhost: host.name, proved, timers }, this);
@@ -139,91 +134,56 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
 
   /** Serves the connection until it ends. Never rejects. */
   async run(): Promise<void> {
-    const buffer = new ReadBuffer();
     try {
-      while (!this.#ended) {
-        const { bytes } = buffer;
-        const count = await this.link.read(bytes);
-        if (count === null || this.#ended) break;
-        this.#heartbeats?.heard();
-        if (this.#deaf) {
-          if (endsWithCloseOk(bytes, count)) this.#end();
-          continue;
-        }
-        this.#decode(() => this.#decoder.decode(bytes.subarray(0, count)));
-        while (this.#decoder.paused && !this.#ended) {
-          await this.#untilReady();
-          if (!this.#ended) this.#decode(() => this.#resumeDecoding());
-        }
-        await this.#untilRoom();
-        buffer.used(count);
-      }
+      await this.#inbound.run();
     } catch (error) {
       this.internalError(error);
     }
     this.#finish();
   }
 
-  get #ended(): boolean {
+  get ended(): boolean {
     return this.#state === "ended";
   }
 
-  #decode(run: () => void): void {
-    try {
-      run();
-    } catch (error) {
-      // Frames cannot be told apart any more: what still comes is not looked at.
-      this.#deaf = true;
-      if (error instanceof WireFault) this.raise(refuse(error.code, error.detail), undefined);
-      else if (error instanceof WrongProtocol) this.#wrongProtocol();
-      else throw error;
-    }
-  }
-
-  #resumeDecoding(): void {
-    const held = this.#held;
-    this.#held = undefined;
-    if (held !== undefined && this.#running) held.channel.method(held.method);
-    this.#decoder.resume();
-  }
-
-  /** Waits for what the frame that paused waits for. */
-  async #untilReady(): Promise<void> {
-    while (!this.#ended) {
-      if (this.#busy !== undefined) {
-        await this.#busy;
-        this.#busy = undefined;
-      } else if (this.#held !== undefined && this.host.alarm.reason !== undefined) {
-        await this.#paused();
-      } else return;
-    }
-  }
-
-  /** Waits while as much waits for the stores as may. */
-  async #untilRoom(): Promise<void> {
-    const { provider } = this.host;
-    const intake = this.#intake;
-    while (!this.#ended) {
-      if (this.publishing.saturated && !intake.idle) {
-        this.publishing.saturated = false;
-        if (!provider.accepting) {
-          provider.onceAccepting(() => intake.wake());
-          await this.#paused();
-        }
-      } else if (intake.full) await this.#paused();
-      else return;
-    }
-  }
-
-  /** Not read until it is woken: the peer's silence says nothing meanwhile. */
-  async #paused(): Promise<void> {
-    this.#heartbeats?.pause();
-    await this.#intake.paused();
+  heard(): void {
     this.#heartbeats?.heard();
   }
 
-  waits(publishes: number, bytes: number): void {
-    this.#intake.waits(publishes, bytes);
+  resting(): void {
+    if (!this.#waitsForRoom) this.#heartbeats?.pause();
+  }
+
+  beforeNextFrame(): Promise<void> | undefined {
+    if (this.#busy !== undefined) return this.#busy;
+    const blocked = this.#held !== undefined && this.host.alarm.reason !== undefined;
+    return blocked ? this.#intake.paused() : undefined;
+  }
+
+  goOn(): void {
+    const held = this.#held;
+    this.#held = undefined;
+    if (held !== undefined && this.#running) held.channel.method(held.method, held.bytes);
+  }
+
+  beforeNextRead(): Promise<void> | undefined {
+    const room = this.outbound.untilRoom();
+    this.#waitsForRoom = room !== undefined;
+    if (room !== undefined) return room;
+    const { provider } = this.host;
+    const intake = this.#intake;
+    if (this.publishing.saturated && !intake.idle) {
+      this.publishing.saturated = false;
+      if (!provider.accepting) {
+        provider.onceAccepting(() => intake.wake());
+        return intake.paused();
+      }
+    }
+    return intake.full ? intake.paused() : undefined;
+  }
+
+  waits(steps: number, bytes: number): void {
+    this.#intake.waits(steps, bytes);
   }
 
   // --------------------------------------------------------------------------------------- frame sink
@@ -233,7 +193,7 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
     return true;
   }
 
-  #wrongProtocol(): void {
+  wrongProtocol(): void {
     this.#log("refused a peer that does not speak AMQP 0-9-1", "info");
     this.outbound.frames.protocolHeader();
     this.#end();
@@ -244,23 +204,34 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
     reader.begin(bytes, start, end);
     if (this.#state === "closing") {
       if (type === FrameType.Method && channel === 0) this.#whileClosing(reader);
-      return !this.#ended;
+      return !this.ended;
     }
-    if (this.#ended) return false;
+    if (this.ended) return false;
+    this.#offender = undefined;
     try {
       this.#frame(type, channel, reader);
     } catch (error) {
       if (!(error instanceof WireFault)) throw error;
-      this.raise(refuse(error.code, error.detail), undefined);
+      this.raise(refuse(error.code, error.detail), this.#offender);
     }
     return this.#busy === undefined && this.#held === undefined && this.#running;
   }
 
+  undecodable({ code, detail }: WireFault): void {
+    this.raise(refuse(code, detail), undefined);
+  }
+
+  closeOk(): void {
+    this.#end();
+  }
+
   #frame(type: number, channel: number, reader: Reader): void {
     if (type === FrameType.Method) {
+      const bytes = reader.end - reader.at;
       const method = readMethod(reader);
+      this.#offender = method.method;
       if (channel === 0) this.#onConnectionMethod(method);
-      else this.#onChannelMethod(channel, method);
+      else this.#onChannelMethod(channel, method, bytes);
     } else if (type === FrameType.Heartbeat) {
       if (channel !== 0) this.#invalid(`a heartbeat on channel ${channel}`);
       if (reader.at !== reader.end) {
@@ -269,7 +240,8 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
     } else {
       if (this.#state !== "running") this.#handshake.outOfOrder("content");
       if (channel === 0) throw new WireFault(Reply.UnexpectedFrame, "content on channel 0");
-      const to = this.#channel(channel, "content");
+      const to = this.#channels.get(channel, "content");
+      if (to.takesContent) this.#offender = "basic.publish";
       if (type === FrameType.Header) to.header(reader);
       else to.body(reader.bytes, reader.at, reader.end);
     }
@@ -283,47 +255,21 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
     throw new WireFault(Reply.CommandInvalid, detail);
   }
 
-  #channel(number: number, what: string): Channel {
-    const channel = this.#channels.get(number);
-    if (channel === undefined) {
-      throw new WireFault(Reply.ChannelError, `${what} on channel ${number}, which is not open`);
-    }
-    return channel;
-  }
-
-  #onChannelMethod(number: number, method: Method): void {
+  #onChannelMethod(number: number, method: Method, bytes: number): void {
     if (method.method.startsWith("connection.")) {
       this.#invalid(`${method.method} on channel ${number}`);
     }
     if (this.#state !== "running") this.#handshake.outOfOrder(method.method);
-    if (method.method === "channel.open") {
-      if (!this.#channels.has(number)) return this.#openChannel(number);
-      throw new WireFault(Reply.ChannelError, `channel ${number} is open already`);
-    }
-    const channel = this.#channel(number, method.method);
+    if (method.method === "channel.open") return this.#channels.open(number);
+    const channel = this.#channels.get(number, method.method);
     if (method.method === "basic.publish" && this.host.alarm.reason !== undefined) {
       // Read up to here and no further until publishes are taken again (A17).
-      this.#held = { channel, method };
-    } else channel.method(method);
-  }
-
-  #openChannel(number: number): void {
-    if (number > this.#tuned.channelMax) {
-      throw new WireFault(
-        Reply.NotAllowed,
-        `channel ${number} is above the channel_max of ${this.#tuned.channelMax}`,
-      );
-    }
-    const channel = new Channel(number, this);
-    this.#channels.set(number, channel);
-    this.host.counters.channels++;
-    channel.write("channel.open-ok", {});
+      this.#held = { channel, method, bytes };
+    } else channel.method(method, bytes);
   }
 
   channelClosed(channel: Channel): void {
-    if (this.#channels.get(channel.number) !== channel) return;
-    this.#channels.delete(channel.number);
-    this.host.counters.channels--;
+    this.#channels.closed(channel);
   }
 
   // ---------------------------------------------------------------------------------------- channel 0
@@ -331,8 +277,7 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
   #onConnectionMethod(method: Method): void {
     const { method: name } = method;
     if (name === "connection.close") {
-      this.#busy = this.#closedByClient();
-      return;
+      return this.#isBusy(this.#closedByClient());
     }
     if (!name.startsWith("connection.")) {
       throw new WireFault(Reply.ChannelError, `${name} on channel 0`);
@@ -341,8 +286,13 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
     if (name === "connection.update-secret") {
       return this.raise(refuse(Reply.NotImplemented, `${name} is not supported`), name);
     }
-    if (this.#state === "handshake") this.#busy = this.#handshake.method(method);
+    if (this.#state === "handshake") this.#isBusy(this.#handshake.method(method));
     else throw new WireFault(Reply.ChannelError, `${name} on an open connection`);
+  }
+
+  /** No frame is decoded until `work` settled. */
+  #isBusy(work: Promise<void> | undefined): void {
+    this.#busy = work?.finally(() => this.#busy = undefined);
   }
 
   // ---------------------------------------------------------------------------------------- handshake
@@ -358,7 +308,8 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
 
   tuned(tuned: TuneOffer): void {
     this.#tuned = tuned;
-    this.#decoder.maximumPayload = tuned.frameMax;
+    this.#channels.most = tuned.channelMax;
+    this.#inbound.maximumPayload = tuned.frameMax;
     this.outbound.frames.frameMax = tuned.frameMax;
   }
 
@@ -381,28 +332,12 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
         },
       });
     }
-    this.host.alarm.add(this);
-    if (this.host.alarm.reason !== undefined) this.alarmRaised(this.host.alarm.reason);
+    this.#blocked.join(this.#handshake.capabilities.connectionBlocked);
     this.#log("an AMQP client connected", "info");
   }
 
   get user(): string {
     return this.#handshake.user;
-  }
-
-  // -------------------------------------------------------------------------------------------- alarm
-
-  alarmRaised(reason: string): void {
-    const { connectionBlocked } = this.#handshake.capabilities;
-    if (this.#blocked || !connectionBlocked || !this.#running) return;
-    this.#blocked = true;
-    this.write("connection.blocked", { reason });
-  }
-
-  alarmCleared(): void {
-    if (this.#blocked && this.#running) this.write("connection.unblocked", {});
-    this.#blocked = false;
-    this.#intake.wake();
   }
 
   // ------------------------------------------------------------------------------------------ closing
@@ -425,7 +360,7 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
   /** Commits what was published and settled, then answers (A15). */
   async #closedByClient(): Promise<void> {
     await this.#settleAll();
-    if (this.#ended) return;
+    if (this.ended) return;
     try {
       await this.host.everythingSettled();
     } catch (error) {
@@ -437,20 +372,19 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
       return this.cut();
     }
     await this.host.changed();
-    if (this.#ended) return;
+    if (this.ended) return;
     this.write("connection.close-ok", {});
     this.#end();
   }
 
   /** Ends every channel and waits until what was read whole is done. */
   async #settleAll(): Promise<void> {
-    const channels = [...this.#channels.values()];
-    await Promise.all(channels.map((channel) => channel.finished()));
+    await this.#channels.finished();
     this.#endChannels();
   }
 
   #endChannels(): void {
-    for (const channel of this.#channels.values()) channel.end();
+    this.#channels.end();
     this.host.removeQueuesOf(this);
   }
 
@@ -475,13 +409,13 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
   async #close(refusal: Refusal, text: string, method: MethodName | undefined): Promise<void> {
     this.#state = "closing";
     this.#handshakeTimer?.cancel();
-    this.host.alarm.remove(this);
+    this.#blocked.leave();
     this.#held = undefined;
     this.#intake.wake();
     this.#closeTimer = this.host.timers.after(CLOSE_OK_MS, () => this.cut());
-    await Promise.all([...this.#channels.values()].map((channel) => channel.finished()));
-    if (this.#ended) return;
-    for (const channel of this.#channels.values()) channel.flushConfirms();
+    await this.#channels.finished();
+    if (this.ended) return;
+    this.#channels.flushConfirms();
     this.#endChannels();
     this.#closeSent = true;
     const { classId, methodId } = method === undefined
@@ -513,7 +447,7 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
 
   /** Flushes what is written, then closes the socket. */
   #end(): void {
-    if (this.#ended) return;
+    if (this.ended) return;
     this.#state = "ended";
     this.#intake.wake();
     const deadline = this.host.timers.after(CLOSE_OK_MS, () => this.link.close());
@@ -533,13 +467,12 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
 
   /** The reading is over. */
   #finish(): void {
-    if (!this.#ended) this.#end();
+    if (!this.ended) this.#end();
     this.#handshakeTimer?.cancel();
     this.#closeTimer?.cancel();
     this.#heartbeats?.stop();
-    this.host.alarm.remove(this);
+    this.#blocked.leave();
     this.#endChannels();
-    this.host.counters.channels -= this.#channels.size;
     this.#channels.clear();
     this.outbound.giveBackUnwritten();
     this.host.counters.connections--;
@@ -570,20 +503,8 @@ export class AmqpConnection implements FrameSink, ChannelLink, AlarmListener, Ha
     return this.#state !== "running" || this.outbound.congested;
   }
 
-  #roomMade(): void {
-    for (const channel of this.#channels.values()) channel.deliveries.wakeAll();
-  }
-
   write<N extends MethodName>(name: N, args: Arguments<N>): void {
     this.outbound.frames.method(0, name, args);
     this.outbound.schedule();
   }
-}
-
-/** connection.close-ok as the last frame of what was read: the answer of a peer we cannot follow. */
-const CLOSE_OK = Uint8Array.of(1, 0, 0, 0, 0, 0, 4, 0, 10, 0, 51, FRAME_END);
-
-function endsWithCloseOk(bytes: Uint8Array, count: number): boolean {
-  if (count < CLOSE_OK.length) return false;
-  return CLOSE_OK.every((byte, i) => bytes[count - CLOSE_OK.length + i] === byte);
 }

@@ -1,4 +1,4 @@
-/** Publishes of one connection that may wait for their stores, in batches of `publish_batch`. */
+/** Publishes and methods of one connection that may wait for a store, in batches of `publish_batch`. */
 const WAITING_BATCHES = 4;
 const WAITING_BYTES = 8 * 1024 * 1024;
 
@@ -7,7 +7,7 @@ const WAITING_BYTES = 8 * 1024 * 1024;
  * a connection is read no further.
  */
 export class Intake {
-  #publishes = 0;
+  #steps = 0;
   #bytes = 0;
   #resume: (() => void) | undefined;
   readonly #most: number;
@@ -17,18 +17,18 @@ export class Intake {
   }
 
   get idle(): boolean {
-    return this.#publishes === 0;
+    return this.#steps === 0;
   }
 
   get full(): boolean {
-    return this.#publishes >= this.#most || this.#bytes >= WAITING_BYTES;
+    return this.#steps >= this.#most || this.#bytes >= WAITING_BYTES;
   }
 
   /** More or, with negative figures, less waits. */
-  waits(publishes: number, bytes: number): void {
-    this.#publishes += publishes;
+  waits(steps: number, bytes: number): void {
+    this.#steps += steps;
     this.#bytes += bytes;
-    if (publishes < 0 && !this.full) this.wake();
+    if (steps < 0 && !this.full) this.wake();
   }
 
   /** Resolves at the next `wake`. One waits at a time. */

@@ -10,6 +10,18 @@ export interface Confirming {
   flushConfirms(): void;
 }
 
+export interface OutboundEvents {
+  /** There is room again for whoever found `congested`. */
+  room(): void;
+  /** The peer took something. */
+  taken(): void;
+  /** The peer is gone. Runs once. */
+  failed(): void;
+}
+
+/** High waters at which what would cause more bytes waits until they are fewer. */
+const FULL_AT = 2;
+
 /**
  * What leaves on one connection, and what waits for its leaving: confirms that are merged until then
  * (A45), deliveries that need no acknowledgement (A57), and consumers of a socket that has enough (A18).
@@ -19,17 +31,14 @@ export class Outbound implements WriteEvents {
   readonly #confirming: Confirming[] = [];
   readonly #unwritten = new Unwritten();
   #starved = false;
+  #stopped = false;
+  #waiting: (() => void)[] = [];
 
-  /**
-   * @param room runs when there is room again for whoever found `congested`
-   * @param failed runs once, when the peer is gone
-   */
   constructor(
     link: ByteLink,
     clock: Clock,
     private readonly highWater: number,
-    private readonly room: () => void,
-    private readonly failed: () => void,
+    private readonly events: OutboundEvents,
   ) {
     this.#socket = new SocketWriter(link, clock, this);
   }
@@ -48,6 +57,16 @@ export class Outbound implements WriteEvents {
     if (this.#socket.buffered < this.highWater) return false;
     this.#starved = true;
     return true;
+  }
+
+  /**
+   * Resolves when the peer has taken enough for whatever makes more for it: replies, returns, what
+   * basic.get asks for. Undefined when it has. Consumers stop before that, at `congested`.
+   */
+  untilRoom(): Promise<void> | undefined {
+    if (this.#socket.buffered < this.highWater * FULL_AT || this.#stopped) return undefined;
+    this.#starved = true;
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   /** What was written leaves at the end of the turn. */
@@ -73,7 +92,15 @@ export class Outbound implements WriteEvents {
 
   /** Nothing is written any more. */
   stop(): void {
+    this.#stopped = true;
     this.#socket.stop();
+    this.#wake();
+  }
+
+  #wake(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resolve of waiting) resolve();
   }
 
   /** What never left goes back where it was. */
@@ -88,12 +115,14 @@ export class Outbound implements WriteEvents {
 
   afterWrite(written: number): void {
     for (const item of this.#unwritten.upTo(written)) item.source.acknowledged(item);
+    this.events.taken();
     if (!this.#starved || this.#socket.buffered >= this.highWater) return;
     this.#starved = false;
-    this.room();
+    this.#wake();
+    this.events.room();
   }
 
   writeFailed(): void {
-    this.failed();
+    this.events.failed();
   }
 }
