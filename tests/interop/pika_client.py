@@ -82,7 +82,7 @@ def confirms():
     try:
         channel.exchange_declare("hdr", exchange_type="headers")
     except pika.exceptions.ChannelClosedByBroker as error:
-        print("refused", error.reply_code, error.reply_text)
+        print("refused", error.reply_text)
     connection.close()
 
 
@@ -133,6 +133,9 @@ def compete(prefetch):
 def workers():
     fair = compete(0)
     print("unlimited", len(fair["fast"]), len(fair["slow"]))
+    odd = [f"job-{number:02}" for number in range(1, 13, 2)]
+    even = [f"job-{number:02}" for number in range(2, 13, 2)]
+    print("in turn", sorted(fair.values()) == [odd, even])
     by_capacity = compete(1)
     print("prefetch 1", 9 <= len(by_capacity["fast"]) <= 11, 1 <= len(by_capacity["slow"]) <= 3)
     print("all once", sorted(by_capacity["fast"] + by_capacity["slow"]) == [f"job-{n:02}" for n in range(1, 13)])
@@ -165,10 +168,13 @@ def durable_after():
     connection.close()
 
 
-def mosquitto(tool, *arguments, **options):
-    return subprocess.run(
-        [tool, "-h", "127.0.0.1", "-p", MQTT_PORT, *arguments], check=True, timeout=20, **options
-    )
+def measure(topic, payload):
+    """A QoS 1 publish, and what the client says of its PUBACK."""
+    arguments = ["-h", "127.0.0.1", "-p", MQTT_PORT, "-i", "probe", "-q", "1", "-t", topic, "-m", payload, "-d"]
+    said = subprocess.run(
+        ["mosquitto_pub", *arguments], check=True, timeout=20, stdout=subprocess.PIPE, text=True
+    ).stdout
+    print(*[line for line in said.splitlines() if "PUBACK" in line])
 
 
 def bind_alerts():
@@ -197,8 +203,8 @@ def take_alerts(count):
 
 def crossing():
     bind_alerts()
-    mosquitto("mosquitto_pub", "-q", "1", "-t", "sensors/boiler/temp", "-m", '{"value": 91.5}')
-    mosquitto("mosquitto_pub", "-q", "1", "-t", "sensors/boiler/pressure", "-m", '{"value": 2.1}')
+    measure("sensors/boiler/temp", '{"value": 91.5, "unit": "C"}')
+    measure("sensors/boiler/pressure", '{"value": 2.1, "unit": "bar"}')
     take_alerts(1)
     listener = subprocess.Popen(
         ["mosquitto_sub", "-h", "127.0.0.1", "-p", MQTT_PORT, "-t", "devices/+/cmd", "-v", "-C", "1", "-W", "15"],
@@ -217,8 +223,7 @@ def crossing():
 def hardest_before():
     bind_alerts()
     for value in ("92.8", "95.1"):
-        mosquitto("mosquitto_pub", "-q", "1", "-t", "sensors/boiler/temp", "-m", value)
-    print("published", 2)
+        measure("sensors/boiler/temp", f'{{"value": {value}, "unit": "C"}}')
 
 
 def hardest_after():
