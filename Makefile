@@ -2,10 +2,12 @@
 #
 #   make run      start the broker with fixtures/quickstart.yaml on port 1883
 #   make test     unit, contract, wire and crash tests
+#   make build    executables in dist/
 #   make ci       what .ci/run calls: check, test, interop, bench-smoke
 #
 # The first target that needs them fetches the pinned Deno and the locked dependencies; afterwards
-# nothing here goes to the network, except `interop` and `bench` for clients that are not installed.
+# nothing here goes to the network, except `interop` and `bench` for clients, `build` for the runtimes of
+# other machines, and `build` for tools (packaging/tools.sh).
 
 DENO_VERSION := 2.9.6
 
@@ -24,9 +26,16 @@ export DENO_NO_UPDATE_CHECK := 1
 # What counts as a test is a file that declares one, whatever it is called.
 TESTS = $(shell grep -rl --include='*.ts' --exclude-dir=support --exclude-dir=interop \
 	'Deno\.test' tests)
-TYPED = $(wildcard main.ts) $(shell find src tests bench -name '*.ts')
+TYPED = $(wildcard main.ts) $(shell find src tests bench packaging -name '*.ts')
 
-.PHONY: run test check interop bench bench-smoke campaign ci clean dependencies
+# What `build` is of: names of packaging/targets.ts with commas. KIND is compiled or portable;
+# empty is what the machine has the base for (packaging/build.ts).
+LINUX := linux-x86_64,linux-arm64
+TARGETS := $(LINUX),macos-x86_64,macos-arm64
+KIND :=
+comma := ,
+
+.PHONY: run test check interop bench bench-smoke campaign build ci clean dependencies
 
 run: bin/saguin run/saguin.yaml
 	exec bin/saguin --config run/saguin.yaml
@@ -68,10 +77,14 @@ campaign: bin/saguin
 	tests/wire/malformed_streams_test.ts tests/mqtt/codec/fuzz_test.ts \
 	tests/storage/conformance/random_test.ts
 
+build: dependencies
+	packaging/tools.sh $(subst $(comma), ,$(TARGETS))
+	$(DENO) run --allow-all --cached-only packaging/build.ts --targets '$(TARGETS)' --kind '$(KIND)'
+
 ci: check test interop bench-smoke
 
 clean:
-	rm -rf bin run .deno/deno-* .interop .bench
+	rm -rf bin run dist .deno/deno-* .interop .bench .packaging
 
 # ------------------------------------------------------------------------------- what is made
 
@@ -87,7 +100,7 @@ $(PINNED):
 dependencies: $(if $(findstring $(PINNED),$(DENO)),$(PINNED))
 	@$(DENO) install --frozen --quiet --cached-only 2>/dev/null || $(DENO) install --frozen
 
-bin/saguin: Makefile | dependencies
+bin/saguin: Makefile packaging/run_flags | dependencies
 	@mkdir -p bin
 	@printf '%s\n' \
 	'#!/bin/sh' \
@@ -96,12 +109,11 @@ bin/saguin: Makefile | dependencies
 	'# can see and a sixth less memory for ten thousand idle connections.' \
 	'here=$$(dirname -- "$$(readlink -f -- "$$0")")/..' \
 	'export DENO_NO_UPDATE_CHECK=1' \
-	'exec $(LAUNCHED) run --quiet --no-prompt --cached-only --frozen \' \
-	'  --v8-flags=--max-semi-space-size=8 \' \
-	'  --config "$$here/deno.json" --allow-net --allow-read --allow-write --allow-sys --ignore-env \' \
-	'  "$$here/main.ts" "$$@"' \
+	'exec $(LAUNCHED) run --quiet --cached-only --frozen $(FLAGS) \' \
+	'  --config "$$here/deno.json" "$$here/main.ts" "$$@"' \
 	> $@.new
 	@chmod +x $@.new && mv $@.new $@
+FLAGS = $(shell tr '\n' ' ' <packaging/run_flags)
 LAUNCHED = $(if $(findstring $(PINNED),$(DENO)),"$$here/$(PINNED)",'$(DENO)')
 
 # The quickstart keeps its files below run/ instead of where an installed broker would.

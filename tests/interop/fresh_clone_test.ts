@@ -8,6 +8,7 @@ const ROOT = new URL("../../", import.meta.url).pathname;
 /** What a clone does not have: everything .gitignore names, and the history. */
 const NOT_CLONED = new Set([
   ...[".git", ".deno", "node_modules", "bin", "dist", "run", ".interop", ".bench"],
+  ".packaging",
 ]);
 const FIRST_START_MS = 120_000;
 /** The promise about every start but the first. */
