@@ -62,6 +62,10 @@ bench: bin/saguin
 	$(DENO) run --allow-all --cached-only bench/publish.ts $(ARGS)
 	$(DENO) run --allow-all --cached-only bench/idle.ts $(ARGS)
 	$(DENO) run --allow-all --cached-only bench/doors.ts
+	$(DENO) run --allow-all --cached-only bench/topics.ts
+	$(DENO) run --allow-all --cached-only bench/fanout.ts
+	$(DENO) run --allow-all --cached-only bench/queue.ts
+	$(DENO) run --allow-all --cached-only bench/reconnect_storm.ts
 
 # Seconds instead of minutes: shows that the benches still run, not how fast anything is.
 bench-smoke: bin/saguin
@@ -69,6 +73,10 @@ bench-smoke: bin/saguin
 	$(DENO) run --allow-all --cached-only bench/publish.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/idle.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/doors.ts --smoke
+	$(DENO) run --allow-all --cached-only bench/topics.ts --smoke
+	$(DENO) run --allow-all --cached-only bench/fanout.ts --smoke
+	$(DENO) run --allow-all --cached-only bench/queue.ts --smoke
+	$(DENO) run --allow-all --cached-only bench/reconnect_storm.ts --smoke
 
 # The seeded campaigns (kills under load, malformed streams, fuzzing, random steps) at ten times their
 # length in CI. Their seeds are printed; SAGUIN_SEED repeats one.

@@ -10,8 +10,8 @@ import {
   type Contender,
   CONTENDERS,
   contenders,
+  load,
   type Running,
-  script,
   startSink,
 } from "./support/brokers.ts";
 import type { LoadResult } from "./support/load.ts";
@@ -77,9 +77,8 @@ const loads: Load[] = values.smoke
   );
 const chosen = contenders(values.contenders.split(",")).filter((c) => level === 4 || c.mqtt5);
 
-async function load(broker: Running, { connections, window }: Load): Promise<LoadResult> {
-  const options = {
-    port: broker.port,
+function run(broker: Running, { connections, window }: Load): Promise<LoadResult> {
+  return load(broker, "load.ts", {
     connections,
     window,
     level,
@@ -87,11 +86,7 @@ async function load(broker: Running, { connections, window }: Load): Promise<Loa
     payload,
     warmup: warmupMs,
     measure: measureMs,
-  };
-  const args = Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)]);
-  const output = await script("load.ts", args).output();
-  if (!output.success) throw new Error(`the load on ${broker.name} failed`);
-  return JSON.parse(new TextDecoder().decode(output.stdout));
+  });
 }
 
 async function measure(each: Load): Promise<{ cells: Map<string, Cell>; ceiling: LoadResult }> {
@@ -101,7 +96,7 @@ async function measure(each: Load): Promise<{ cells: Map<string, Cell>; ceiling:
     const before = brokers.map((broker) => writtenBytes(broker.pid));
     const results: LoadResult[][] = brokers.map(() => []);
     for (let round = 0; round < rounds; round++) {
-      for (const [i, broker] of brokers.entries()) results[i].push(await load(broker, each));
+      for (const [i, broker] of brokers.entries()) results[i].push(await run(broker, each));
     }
     await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
     const cells = new Map(brokers.map((broker, i) => {
@@ -109,7 +104,7 @@ async function measure(each: Load): Promise<{ cells: Map<string, Cell>; ceiling:
       return [broker.name, summary(results[i], written)];
     }));
     await using sink = await startSink(level, TOPIC, payload, each.window);
-    return { cells, ceiling: await load(sink, each) };
+    return { cells, ceiling: await run(sink, each) };
   } finally {
     for (const broker of brokers) await broker[Symbol.asyncDispose]();
   }

@@ -1,8 +1,9 @@
 /**
  * What one message costs in the topic room: matching, resolving to a channel, walking the
- * subscription tree. Prints nanoseconds a call; medians of several rounds.
+ * subscription tree; and how matching goes with the number of subscriptions. Prints nanoseconds a call;
+ * medians of several rounds.
  *
- *   deno run bench/topics.ts
+ *   deno run bench/topics.ts [--smoke]
  */
 
 import { matches } from "../src/topics/filter.ts";
@@ -10,13 +11,20 @@ import { TopicHolders } from "../src/topics/holder.ts";
 import { slice } from "../src/topics/partition.ts";
 import { SubscriptionTree } from "../src/topics/tree.ts";
 
-const ROUNDS = 7;
-const CALLS = 200_000;
+const SMOKE = Deno.args.includes("--smoke");
+const ROUNDS = SMOKE ? 1 : 7;
+const CALLS = SMOKE ? 10_000 : 200_000;
+const SIZES = SMOKE ? [10, 1_000] : [10, 100, 1_000, 10_000, 100_000];
 
 /** Results are added up here so that no call can be optimized away. */
 let sum = 0;
 
 function measure(what: string, call: (i: number) => number): void {
+  console.log(`${what.padEnd(64)}${nanoseconds(call).toFixed(0).padStart(8)} ns`);
+}
+
+/** Nanoseconds a call, the median of several rounds. */
+function nanoseconds(call: (i: number) => number): number {
   for (let i = 0; i < CALLS / 4; i++) sum += call(i);
   const rounds: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
@@ -25,7 +33,7 @@ function measure(what: string, call: (i: number) => number): void {
     rounds.push((performance.now() - begin) * 1e6 / CALLS);
   }
   rounds.sort((a, b) => a - b);
-  console.log(`${what.padEnd(64)}${rounds[ROUNDS >> 1].toFixed(0).padStart(8)} ns`);
+  return rounds[ROUNDS >> 1];
 }
 
 /** A string as it comes off the wire: flat, not a concatenation. */
@@ -67,4 +75,27 @@ measure("tree, 10000 filters, 1 matches", (i) => walk(topicAt(i)));
 measure("tree, 10000 filters, none matches", (i) => walk(i & 1 ? "plant/fan/p1/readings" : "x/y"));
 for (let i = 0; i < 100; i++) tree.add("plant/+/+/readings/rpm", `watcher${i}`, i);
 measure("tree, 10000 filters, 101 match", (i) => walk(topicAt(i)));
+
+// Every topic matches one filter of its own and one that all share, whatever the number of the others.
+console.log("\nMatching a topic against so many subscriptions\n");
+let least = Infinity;
+let most = 0;
+for (const size of SIZES) {
+  const grown = new SubscriptionTree<number>();
+  for (let i = 1; i < size; i++) {
+    const filter = i % 2 === 0 ? `plant/pump/p${i}/readings/#` : `plant/pump/p${i}/+/rpm`;
+    grown.add(filter, `client${i}`, i);
+  }
+  grown.add("plant/+/+/readings/rpm", "watcher", 1);
+  // The same few topics at every size, so that what differs is the tree and not the cache of strings.
+  const asked = strangers.slice(1, 9);
+  const took = nanoseconds((i) => {
+    grown.match(asked[i & 7], count);
+    return 0;
+  });
+  least = Math.min(least, took);
+  most = Math.max(most, took);
+  console.log(`${String(size).padStart(10)}${took.toFixed(0).padStart(10)} ns`);
+}
+console.log(`\nmost / least ${(most / least).toFixed(2)}; promised: flat`);
 if (sum === 0) console.log("nothing was measured");

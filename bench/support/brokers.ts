@@ -28,10 +28,11 @@ export interface Contender {
 }
 
 const APPEND = "bench:\n  type: append";
-/** The idle bench opens connections as fast as it can. */
-const EASY_LIMITS = "max_connect_rate: none";
+/** Some benches open many connections, as fast as they can. */
+const EASY_LIMITS = "max_connect_rate: none\nmax_connections: 20000";
 
-function saguin(name: string, parts: Parts): Contender {
+/** Saguin as a contender: the executable with `parts` of a configuration. */
+export function saguin(name: string, parts: Parts): Contender {
   return {
     name,
     mqtt5: true,
@@ -91,7 +92,8 @@ async function start(
   };
 }
 
-const mosquitto: Contender = {
+/** Debian's mosquitto, keeping nothing, and holding nothing back from a subscriber. */
+export const mosquitto: Contender = {
   name: "mosquitto",
   mqtt5: true,
   async start() {
@@ -100,7 +102,8 @@ const mosquitto: Contender = {
     await Deno.writeTextFile(
       file,
       `listener ${port} 0.0.0.0\nallow_anonymous true\nset_tcp_nodelay true\n` +
-        `persistence false\nmax_connections -1\nlog_type none\n`,
+        `persistence false\nmax_connections -1\nlog_type none\n` +
+        `max_inflight_messages 0\nmax_queued_messages 0\n`,
     );
     const path = Deno.env.get("MOSQUITTO") ?? "/usr/sbin/mosquitto";
     try {
@@ -148,7 +151,7 @@ export function contenders(names: readonly string[]): readonly Contender[] {
 }
 
 /** A helper script of this room, run on the Deno that runs the bench. */
-export function script(name: string, args: readonly string[]): Deno.Command {
+function script(name: string, args: readonly string[]): Deno.Command {
   return new Deno.Command(Deno.execPath(), {
     args: [
       "run",
@@ -162,6 +165,23 @@ export function script(name: string, args: readonly string[]): Deno.Command {
     stdout: "piped",
     stderr: "inherit",
   });
+}
+
+/**
+ * Runs a load to its end: a helper script of this room that is given `options` and prints one line.
+ * @throws Error when it fails; its own words are on standard error by then
+ */
+export async function load<T>(
+  broker: Running,
+  file: string,
+  options: Readonly<Record<string, string | number | undefined>>,
+): Promise<T> {
+  const args = Object.entries({ port: broker.port, ...options }).flatMap(([name, value]) =>
+    value === undefined ? [] : [`--${name}`, String(value)]
+  );
+  const output = await script(file, args).output();
+  if (!output.success) throw new Error(`the load on ${broker.name} failed`);
+  return JSON.parse(new TextDecoder().decode(output.stdout));
 }
 
 /** The trivial sink, for the generator's own ceiling. */

@@ -20,7 +20,7 @@ async function open(): Promise<void> {
     const number = next++;
     const hostname = `127.0.0.${1 + Math.floor(number / PER_ADDRESS)}`;
     const socket = await Deno.connect({ hostname, port });
-    await socket.write(connectPacket(level as Level, `idle-${number}`));
+    await socket.write(connectPacket({ level: level as Level, clientId: `idle-${number}` }));
     const read = await socket.read(answer);
     if (read === null || answer[0] !== 0x20 || answer[3] !== 0) {
       throw new Error(`connection ${number} was not admitted`);

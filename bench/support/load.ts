@@ -47,7 +47,7 @@ class Publisher {
   static async open(options: Options, number: number): Promise<Publisher> {
     const socket = await Deno.connect({ hostname: options.host, port: options.port });
     socket.setNoDelay(true);
-    await writeAll(socket, connectPacket(options.level, `load-${number}`));
+    await writeAll(socket, connectPacket({ level: options.level, clientId: `load-${number}` }));
     // CONNACK: the second byte is the length of what follows (3.2), below 128 from every broker here.
     const answer = new Uint8Array(256);
     let have = 0;

@@ -7,26 +7,61 @@ export type Level = 4 | 5;
 
 const encoder = new TextEncoder();
 
-/** CONNECT with a clean session and keep-alive off. */
-export function connectPacket(level: Level, clientId: string): Uint8Array<ArrayBuffer> {
+/** What a CONNECT asks for; keep-alive is off. */
+export interface ConnectWish {
+  readonly level: Level;
+  readonly clientId: string;
+  /** Seconds for which the session outlives its connection; 3.1.1 knows only whether it does. */
+  readonly expiry?: number;
+  /** Deliveries out at a time; MQTT 5 only. */
+  readonly receiveMaximum?: number;
+}
+
+export function connectPacket(wish: ConnectWish): Uint8Array<ArrayBuffer> {
+  const { level, clientId, expiry = 0, receiveMaximum } = wish;
   const id = encoder.encode(clientId);
-  const properties = level === 5 ? [0] : [];
-  const body = [0, 4, 0x4d, 0x51, 0x54, 0x54, level, 0x02, 0, 0, ...properties];
+  const flags = expiry === 0 ? 0x02 : 0;
+  const body = [0, 4, 0x4d, 0x51, 0x54, 0x54, level, flags, 0, 0];
+  if (level === 5) {
+    const properties = expiry === 0 ? [] : [0x11, ...fourBytes(expiry)];
+    if (receiveMaximum !== undefined) {
+      properties.push(0x21, receiveMaximum >> 8, receiveMaximum & 0xff);
+    }
+    body.push(properties.length, ...properties);
+  }
   body.push(id.length >> 8, id.length & 0xff, ...id);
   return Uint8Array.from([0x10, ...remainingLength(body.length), ...body]);
 }
 
-/** A QoS 1 PUBLISH. */
+function fourBytes(value: number): number[] {
+  return [value >>> 24, value >>> 16 & 0xff, value >>> 8 & 0xff, value & 0xff];
+}
+
+/** SUBSCRIBE to one filter, under packet identifier 1. */
+export function subscribePacket(
+  level: Level,
+  filter: string,
+  qos: number,
+): Uint8Array<ArrayBuffer> {
+  const name = encoder.encode(filter);
+  const body = [0, 1, ...(level === 5 ? [0] : []), name.length >> 8, name.length & 0xff, ...name];
+  body.push(qos);
+  return Uint8Array.from([0x82, ...remainingLength(body.length), ...body]);
+}
+
+/** A PUBLISH; one of QoS 0 has no packet identifier. */
 export function publishPacket(
   level: Level,
   topic: string,
   packetId: number,
   payload: Uint8Array,
+  qos: 0 | 1 = 1,
 ): Uint8Array<ArrayBuffer> {
   const name = encoder.encode(topic);
-  const head = [name.length >> 8, name.length & 0xff, ...name, packetId >> 8, packetId & 0xff];
+  const head = [name.length >> 8, name.length & 0xff, ...name];
+  if (qos !== 0) head.push(packetId >> 8, packetId & 0xff);
   if (level === 5) head.push(0);
-  const first = [0x32, ...remainingLength(head.length + payload.length)];
+  const first = [0x30 | qos << 1, ...remainingLength(head.length + payload.length)];
   const packet = new Uint8Array(first.length + head.length + payload.length);
   packet.set(first);
   packet.set(head, first.length);
@@ -54,12 +89,18 @@ export class PublishRing {
   readonly #ring: Uint8Array<ArrayBuffer>;
   #next = 0;
 
-  constructor(level: Level, topic: string, readonly count: number, payload: Uint8Array) {
-    const first = publishPacket(level, topic, 1, payload);
+  constructor(
+    level: Level,
+    topic: string,
+    readonly count: number,
+    payload: Uint8Array,
+    qos: 0 | 1 = 1,
+  ) {
+    const first = publishPacket(level, topic, 1, payload, qos);
     this.packetBytes = first.length;
     this.#ring = new Uint8Array(2 * count * first.length);
     for (let i = 0; i < 2 * count; i++) {
-      this.#ring.set(publishPacket(level, topic, 1 + i % count, payload), i * first.length);
+      this.#ring.set(publishPacket(level, topic, 1 + i % count, payload, qos), i * first.length);
     }
   }
 
