@@ -3,24 +3,30 @@ import type { Timer, Timers } from "../platform/timers.ts";
 import { PacketWriter } from "./codec/encode.ts";
 import type { ByteLink } from "./doors/byte_link.ts";
 
+/** Looks that a write which stands still is given within `limits.write_timeout`. */
+const LOOKS = 8;
+
 /**
  * What leaves on one connection: packets collect in the writer during a turn and leave in one write at
  * its end. A write that the peer does not take within `limits.write_timeout` ends the connection,
- * since a packet half written cannot be taken back (02a 13.2).
+ * since a packet half written cannot be taken back (02a 13.2). Time in which the broker itself stood
+ * still is not the peer's: nothing could have been written then.
  */
 export class OutputQueue {
   readonly packets = new PacketWriter();
   #writing = false;
   #scheduled = false;
   #pending = 0;
-  #startedAt = 0;
+  /** How long the write at hand has stood still, as far as it was looked at. */
+  #stoodMs = 0;
+  #lookedAt = 0;
   #timer: Timer | undefined;
   #stopped = false;
   #idle: (() => void)[] = [];
 
   /**
-   * `tally` counts what was written. `onDrained` runs after each write that left nothing behind; `onFailed` once, when the peer is gone
-   * or took nothing in time.
+   * `tally` counts what was written. `onDrained` runs after each write that left nothing behind;
+   * `onFailed` once, when the peer is gone or took nothing in time.
    */
   constructor(
     private readonly link: ByteLink,
@@ -55,7 +61,8 @@ export class OutputQueue {
         const piece = this.packets.take();
         if (piece === undefined) break;
         this.#pending = piece.length;
-        this.#startedAt = this.clock.monotonic();
+        this.#stoodMs = 0;
+        this.#lookedAt = this.clock.monotonic();
         this.#watch();
         await this.link.write(piece);
         this.tally.bytesSent += piece.length;
@@ -74,20 +81,26 @@ export class OutputQueue {
     }
   }
 
-  /** One timer for many writes: it looks whether the write at hand is the one that stands still. */
+  /**
+   * One timer for many writes: it looks, a few times within the timeout, whether the write at hand is
+   * one that stands still. A look that comes late says that the broker was late, not the peer.
+   */
   #watch(): void {
     if (this.timeoutMs === undefined || this.#timer !== undefined) return;
     const timeoutMs = this.timeoutMs;
-    const check = () => {
+    const stepMs = Math.max(1, Math.floor(timeoutMs / LOOKS));
+    const look = () => {
       this.#timer = undefined;
       if (this.#stopped || this.#pending === 0) return;
-      const waited = this.clock.monotonic() - this.#startedAt;
-      if (waited >= timeoutMs) {
+      const now = this.clock.monotonic();
+      this.#stoodMs += Math.min(now - this.#lookedAt, 2 * stepMs);
+      this.#lookedAt = now;
+      if (this.#stoodMs >= timeoutMs) {
         this.stop();
         this.onFailed(true);
-      } else this.#timer = this.timers.after(timeoutMs - waited, check);
+      } else this.#timer = this.timers.after(Math.min(stepMs, timeoutMs - this.#stoodMs), look);
     };
-    this.#timer = this.timers.after(timeoutMs, check);
+    this.#timer = this.timers.after(stepMs, look);
   }
 
   /** Resolves once everything was written, or the connection failed. */
