@@ -9,14 +9,9 @@ import { REAL_SURROUNDINGS, type Surroundings } from "../config/walk.ts";
 import { checkTlsFiles } from "../mqtt/doors/tls_files.ts";
 import { StorageFailure } from "../storage/contract.ts";
 import { versionLine } from "../version.ts";
-import { aclCommand } from "./acl.ts";
 import { readArguments } from "./arguments.ts";
-import { checkStorage } from "./check_storage.ts";
 import { helpText } from "./flags.ts";
 import { type Input, TerminalInput } from "./input.ts";
-import { migrate } from "./migrate.ts";
-import { passwd } from "./passwd.ts";
-import { routeCommand } from "./route.ts";
 
 export interface Dependencies {
   /**
@@ -58,12 +53,12 @@ export async function main(argv: readonly string[], on: Dependencies): Promise<n
     on.stderr(`saguin: ${command.refusal}\n`);
     return REFUSED;
   }
+  // What only one command needs is loaded by it: a broker would carry it for as long as it runs.
   switch (command.kind) {
     case "version":
       on.stdout(`${versionLine()}\n`);
       return DONE;
     case "licenses":
-      // Long, and for nothing but this: its own file of a bundle.
       on.stdout((await import("../notices.ts")).NOTICES);
       return DONE;
     case "help":
@@ -74,15 +69,15 @@ export async function main(argv: readonly string[], on: Dependencies): Promise<n
     case "config":
       return await run(command.file, on);
     case "acl":
-      return await aclCommand(command, on);
+      return await (await import("./acl.ts")).aclCommand(command, on);
     case "passwd":
-      return await passwd(command, on);
+      return await (await import("./passwd.ts")).passwd(command, on);
     case "check-storage":
-      return await checkStorage(command.path, on);
+      return await (await import("./check_storage.ts")).checkStorage(command.path, on);
     case "migrate":
-      return await migrate(command, on);
+      return await (await import("./migrate.ts")).migrate(command, on);
     case "route":
-      return await routeCommand(command, on);
+      return await (await import("./route.ts")).routeCommand(command, on);
   }
 }
 

@@ -14,9 +14,8 @@ import { type Log, LogfmtLog, standardOutput } from "../platform/log.ts";
 import { HeapTimers } from "../platform/timers.ts";
 import { REVISION, VERSION } from "../version.ts";
 import { removePidFile, writePidFile } from "./pid_file.ts";
-import { AmqpService } from "./amqp.ts";
+import type { AmqpService } from "./amqp.ts";
 import { Identities } from "./identities.ts";
-import { OperationsService } from "./operations.ts";
 import { makeProviders } from "./providers.ts";
 import { reload, reloadDoor, reloadLogLevel } from "./reload.ts";
 
@@ -64,12 +63,17 @@ export async function startBroker(
   };
   const doors = configuration.mqtt.doors.map((door) => new Door(door));
   const identities = new Identities(configuration, credentials);
+  // Front doors that are not configured are not loaded either: each costs megabytes of memory.
   const amqp = configuration.amqp === undefined
     ? undefined
-    : new AmqpService(configuration, configuration.amqp, identities);
+    : new (await import("./amqp.ts")).AmqpService(configuration, configuration.amqp, identities);
   const operations = configuration.operations === undefined
     ? undefined
-    : new OperationsService(configuration.operations, identities, { clock, timers, log });
+    : new (await import("./operations.ts")).OperationsService(
+      configuration.operations,
+      identities,
+      { clock, timers, log },
+    );
   const parts = [
     ...doors.map(reloadDoor),
     ...operations === undefined ? [] : [() => operations.reread()],
