@@ -1,4 +1,4 @@
-import type { ByteLink } from "../mqtt/doors/byte_link.ts";
+import type { ByteLink } from "../doors/byte_link.ts";
 import { errorText } from "../platform/log.ts";
 import type { Timer } from "../platform/timers.ts";
 import { BlockedPublisher } from "./blocked_publisher.ts";

@@ -1,4 +1,4 @@
-import type { ByteLink } from "../mqtt/doors/byte_link.ts";
+import type { ByteLink } from "../doors/byte_link.ts";
 import { ReadBuffer } from "./read_buffer.ts";
 import { WireFault } from "./wire/fault.ts";
 import { FRAME_END, FrameDecoder, type FrameSink, WrongProtocol } from "./wire/frames.ts";

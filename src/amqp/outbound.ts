@@ -1,4 +1,4 @@
-import type { ByteLink } from "../mqtt/doors/byte_link.ts";
+import type { ByteLink } from "../doors/byte_link.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { QueueItem } from "./queues/source.ts";
 import { SocketWriter, type WriteEvents } from "./socket_writer.ts";

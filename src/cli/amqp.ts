@@ -8,7 +8,7 @@ import type { Broker } from "../broker/broker.ts";
 import type { Context } from "../broker/context.ts";
 import type { AmqpConfiguration, Configuration, TcpDoor } from "../config/configuration.ts";
 import { Findings } from "../config/finding.ts";
-import type { Admission } from "../mqtt/doors/admission.ts";
+import type { Admission } from "../doors/admission.ts";
 import { errorText } from "../platform/log.ts";
 import type { Provider } from "../storage/contract.ts";
 import type { Family } from "../operations/metrics/exposition.ts";

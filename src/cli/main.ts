@@ -6,7 +6,7 @@ import { loadConfiguration } from "../config/load.ts";
 import { writeOut } from "../config/output.ts";
 import type { Settings } from "../config/settings.ts";
 import { REAL_SURROUNDINGS, type Surroundings } from "../config/walk.ts";
-import { checkTlsFiles } from "../mqtt/doors/tls_files.ts";
+import { checkTlsFiles } from "../doors/tls_files.ts";
 import { StorageFailure } from "../storage/contract.ts";
 import { versionLine } from "../version.ts";
 import { readArguments } from "./arguments.ts";

@@ -5,7 +5,7 @@ import { Counters } from "../broker/counters.ts";
 import { AckDrain } from "../broker/drain.ts";
 import type { Configuration } from "../config/configuration.ts";
 import type { Settings } from "../config/settings.ts";
-import { Admission } from "../mqtt/doors/admission.ts";
+import { Admission } from "../doors/admission.ts";
 import { Door } from "../mqtt/doors/door.ts";
 import { systemClock } from "../platform/clock.ts";
 import { randomIds } from "../platform/ids.ts";

@@ -12,7 +12,7 @@ import { acceptance, type Granted, keepAliveSeconds } from "./connack.ts";
 import { Decoder } from "./codec/decoder.ts";
 import type { MalformedPacket } from "./codec/fault.ts";
 import { admitConnect, type ConnectRules, identified } from "./connect.ts";
-import type { ByteLink } from "./doors/byte_link.ts";
+import type { ByteLink } from "../doors/byte_link.ts";
 import { InputBuffer } from "./input_buffer.ts";
 import { KeepAlive } from "./keep_alive.ts";
 import { OutputQueue } from "./output_queue.ts";

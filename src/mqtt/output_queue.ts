@@ -1,7 +1,7 @@
 import type { Clock } from "../platform/clock.ts";
 import type { Timer, Timers } from "../platform/timers.ts";
 import { PacketWriter } from "./codec/encode.ts";
-import type { ByteLink } from "./doors/byte_link.ts";
+import type { ByteLink } from "../doors/byte_link.ts";
 
 /** Looks that a write which stands still is given within `limits.write_timeout`. */
 const LOOKS = 8;

@@ -4,7 +4,7 @@ import type { PasswordChecker } from "../auth/password_checker.ts";
 import type { PasswordFile } from "../auth/password_file.ts";
 import { hasControlCharacter } from "../auth/password_lines.ts";
 import { scopeCovers } from "../auth/scopes.ts";
-import { type RequestHead, single } from "../mqtt/doors/request_head.ts";
+import { type RequestHead, single } from "../doors/request_head.ts";
 
 /** What the connection that a request came in by says of its peer, whatever the request says. */
 export interface Peer {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { PasswordChecker } from "../../src/auth/password_checker.ts";
 import type { PasswordFile } from "../../src/auth/password_file.ts";
-import { parseRequestHead, type RequestHead } from "../../src/mqtt/doors/request_head.ts";
+import { parseRequestHead, type RequestHead } from "../../src/doors/request_head.ts";
 import { decide, type Peer } from "../../src/operations/access.ts";
 import { ask, basic } from "../support/http.ts";
 import { openDoor, operators } from "./listener.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { connect as tlsConnect } from "node:tls";
 import { cheapHash } from "../auth/cheap_hash.ts";
-import { haproxy, proxyHeader } from "../mqtt/doors/proxy_bytes.ts";
+import { haproxy, proxyHeader } from "../doors/proxy_bytes.ts";
 import {
   BrokerProcess,
   configurationText,

@@ -18,7 +18,7 @@ import { makeProviders } from "../../src/cli/providers.ts";
 import type { Configuration } from "../../src/config/configuration.ts";
 import { loadConfiguration } from "../../src/config/load.ts";
 import { REAL_SURROUNDINGS } from "../../src/config/walk.ts";
-import { Admission } from "../../src/mqtt/doors/admission.ts";
+import { Admission } from "../../src/doors/admission.ts";
 import { Door } from "../../src/mqtt/doors/door.ts";
 import { systemClock } from "../../src/platform/clock.ts";
 import { randomIds } from "../../src/platform/ids.ts";

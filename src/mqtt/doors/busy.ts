@@ -2,7 +2,7 @@ import { Reason } from "../../broker/reason.ts";
 import { readOpening } from "../codec/decoder.ts";
 import { PacketWriter } from "../codec/encode.ts";
 import { returnCode } from "../return_codes.ts";
-import type { ByteLink } from "./byte_link.ts";
+import type { ByteLink } from "../../doors/byte_link.ts";
 
 /** What it takes to know the level that a CONNECT declares: a fixed header, a name, one byte. */
 const OPENING_BYTES = 14;

@@ -1,12 +1,11 @@
 import type { Broker } from "../../broker/broker.ts";
 import { Reason } from "../../broker/reason.ts";
+import type { Place } from "../../doors/admission.ts";
+import { type Accepted, carry, type Layer } from "../../doors/layers.ts";
 import type { Timer } from "../../platform/timers.ts";
 import type { ConnectRules } from "../connect.ts";
 import { type Arrival, type Identify, MqttConnection } from "../connection.ts";
-import type { Place } from "./admission.ts";
 import { answerBusy } from "./busy.ts";
-import type { ByteLink } from "./byte_link.ts";
-import type { Carried, Layer } from "./layers.ts";
 
 /** How long a socket waits for a slot, and how long it may exist without one (02a 13.3). */
 const WAIT_MS = 50;
@@ -33,11 +32,10 @@ export interface OpeningContext {
 export class Opening {
   #timeout: Timer | undefined;
 
-  /** `link` is the socket itself, `address` its peer. The caller has taken `place` for it. */
+  /** The caller has taken `place` for it. */
   constructor(
     private readonly context: OpeningContext,
-    private readonly link: ByteLink,
-    private readonly address: string,
+    private readonly accepted: Accepted,
     private readonly place: Place,
   ) {
     const { timers, limits } = context.broker.context;
@@ -46,13 +44,15 @@ export class Opening {
 
   /** Closes without a word; `run` then ends, or the connection that it has answered. */
   cut(): void {
-    this.link.close();
+    this.accepted.link.close();
   }
 
   /** The connection, ready to be run; undefined when there is none to serve. Never rejects. */
   async run(): Promise<MqttConnection | undefined> {
     if (!this.place.hasSlot && !await this.#waitForSlot()) return undefined;
-    const carried = await this.#carry();
+    const { broker: { context: { log, timers } }, listener, layers } = this.context;
+    const ending = () => this.place.leave();
+    const carried = await carry(this.accepted, layers, { log, timers, listener, ending });
     if (carried === undefined) {
       this.#over();
       return undefined;
@@ -75,7 +75,7 @@ export class Opening {
     wait.cancel();
     if (this.place.hasSlot) return true;
     if (!this.context.answersBusy) {
-      this.#countBusy(this.address);
+      this.#countBusy(this.accepted.address);
       this.#over();
       return false;
     }
@@ -83,22 +83,6 @@ export class Opening {
     this.#timeout?.cancel();
     this.#timeout = unadmitted;
     return true;
-  }
-
-  async #carry(): Promise<Carried | undefined> {
-    const { broker, listener, layers } = this.context;
-    const { log, timers } = broker.context;
-    const ending = () => this.place.leave();
-    let carried: Carried | undefined = {
-      link: this.link,
-      address: this.address,
-      proved: undefined,
-    };
-    for (const layer of layers) {
-      carried = await layer(carried, { log, timers, listener, ending });
-      if (carried === undefined) return undefined;
-    }
-    return carried;
   }
 
   #countBusy(address: string): void {
@@ -114,7 +98,7 @@ export class Opening {
 
   /** There will be no CONNECT. */
   #over(): void {
-    this.link.close();
+    this.accepted.link.close();
     this.place.leave();
     this.opened();
   }

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { ByteLink } from "./byte_link.ts";
+import type { ByteLink } from "../../doors/byte_link.ts";
 import { originAllowed, type OriginRules } from "./origin.ts";
 import {
   type BadRequest,
@@ -8,7 +8,7 @@ import {
   parseRequestHead,
   type RequestHead,
   single,
-} from "./request_head.ts";
+} from "../../doors/request_head.ts";
 
 /** The longest request head that is read; browsers send 1 KiB, with cookies a few. */
 export const LONGEST_HEAD_BYTES = 16 * 1024;

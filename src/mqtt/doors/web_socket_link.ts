@@ -1,4 +1,4 @@
-import type { ByteLink } from "./byte_link.ts";
+import type { ByteLink } from "../../doors/byte_link.ts";
 
 const OPCODE_CONTINUATION = 0x0;
 const OPCODE_TEXT = 0x1;

@@ -1,10 +1,10 @@
-import type { ByteLink } from "../../mqtt/doors/byte_link.ts";
+import type { ByteLink } from "../../doors/byte_link.ts";
 import {
   type BadRequest,
   headEnd,
   parseRequestHead,
   type RequestHead,
-} from "../../mqtt/doors/request_head.ts";
+} from "../../doors/request_head.ts";
 import type { Clock } from "../../platform/clock.ts";
 import { toMilliseconds } from "../../platform/clock.ts";
 import type { Timer, Timers } from "../../platform/timers.ts";

@@ -1,4 +1,4 @@
-import type { RequestHead } from "../../mqtt/doors/request_head.ts";
+import type { RequestHead } from "../../doors/request_head.ts";
 
 /** A request of the operations listener: a head, since no route takes a body. */
 export interface HttpRequest {

@@ -1,10 +1,5 @@
 /** HTTP/1.1 on the wire (RFC 9112), as far as a listener that only answers GET and HEAD needs it. */
-import {
-  type BadRequest,
-  listed,
-  type RequestHead,
-  single,
-} from "../../mqtt/doors/request_head.ts";
+import { type BadRequest, listed, type RequestHead, single } from "../../doors/request_head.ts";
 import type { HttpRequest, HttpResponse } from "./message.ts";
 
 const REASONS: ReadonlyMap<number, string> = new Map([

@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { Amqp } from "../../../src/amqp/amqp.ts";
 import { AmqpDoor } from "../../../src/amqp/door.ts";
 import type { Access } from "../../../src/amqp/login.ts";
-import { Admission } from "../../../src/mqtt/doors/admission.ts";
+import { Admission } from "../../../src/doors/admission.ts";
 import type { Provider } from "../../../src/storage/contract.ts";
 import type { Parts } from "../../support/broker_process.ts";
 import { House } from "../../support/house.ts";

@@ -10,7 +10,7 @@ import { encodeConnect, join } from "../../support/mqtt_bytes.ts";
 import { freePort } from "../../support/ports.ts";
 import { WireClient } from "../../support/wire.ts";
 import { readToEnd, sendAll, webSocketClient } from "./clients.ts";
-import { haproxy, nginx, proxyHeader, ssl, text } from "./proxy_bytes.ts";
+import { haproxy, nginx, proxyHeader, ssl, text } from "../../doors/proxy_bytes.ts";
 
 /** The lines of a broker with a plain door and Unix doors. */
 function withSockets(place: Place, doors: readonly string[][]): string {

@@ -3,7 +3,7 @@ import type { OriginRules } from "../../../src/mqtt/doors/origin.ts";
 import { LONGEST_HEAD_BYTES, readUpgrade } from "../../../src/mqtt/doors/upgrade.ts";
 import { join } from "../../support/mqtt_bytes.ts";
 import { seeded } from "../../support/random.ts";
-import { pieces, Pipe } from "./pipe.ts";
+import { pieces, Pipe } from "../../doors/pipe.ts";
 
 const OPEN: OriginRules = { sameOrigin: false, allowedOrigins: [] };
 const SAME: OriginRules = { sameOrigin: true, allowedOrigins: [] };

@@ -4,7 +4,7 @@ import { join } from "../../support/mqtt_bytes.ts";
 import { type Random, seeded } from "../../support/random.ts";
 import { until } from "../../support/wait.ts";
 import { clientFrame, Opcode, parseServerFrame } from "../../support/web_socket_bytes.ts";
-import { pieces, Pipe } from "./pipe.ts";
+import { pieces, Pipe } from "../../doors/pipe.ts";
 
 const NOTHING = new Uint8Array(0);
 

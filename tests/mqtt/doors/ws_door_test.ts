@@ -16,7 +16,7 @@ import {
   WebSocketCarriage,
   webSocketClient,
 } from "./clients.ts";
-import { pieces } from "./pipe.ts";
+import { pieces } from "../../doors/pipe.ts";
 
 const authority = Certified.authority("servers");
 

@@ -1,5 +1,5 @@
 /** PROXY version 2 headers by hand. */
-import { join } from "../../support/mqtt_bytes.ts";
+import { join } from "../support/mqtt_bytes.ts";
 
 export const SIGNATURE = Uint8Array.of(
   ...[0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a],

@@ -1,10 +1,10 @@
-import type { Clock } from "../../platform/clock.ts";
+import type { Clock } from "../platform/clock.ts";
 
 /** Most sockets that may be open without a slot (02a 13.3). */
 const OVERFLOW_PLACES = 32;
 
 /**
- * The connections of all MQTT doors together, bounded by `limits.max_connections` (02a 13.3):
+ * The connections of all MQTT and AMQP doors together, bounded by `limits.max_connections` (02a 13.3):
  *
  *     enter() -> slot ------------------------------> left
  *            \-> waiting -> slot (first come) -------> left

@@ -1,17 +1,20 @@
-import type { Log } from "../../platform/log.ts";
-import type { Timers } from "../../platform/timers.ts";
+import type { Log } from "../platform/log.ts";
+import type { Timers } from "../platform/timers.ts";
 import type { ByteLink } from "./byte_link.ts";
-import type { OriginRules } from "./origin.ts";
 import { believedName, type ProxyReading, readProxyHeader } from "./proxy_header.ts";
 import type { TlsTerminator } from "./tls_terminator.ts";
-import { readUpgrade } from "./upgrade.ts";
-import { WebSocketLink } from "./web_socket_link.ts";
 
-/** What one connection has become so far. */
-export interface Carried {
+/** A connection as it was accepted. */
+export interface Accepted {
   readonly link: ByteLink;
   /** Peer address as logs print it. */
   readonly address: string;
+}
+
+/** What one connection has become so far. */
+export interface Carried extends Accepted {
+  /** Somebody was vouched for: a certificate was verified, here or by a proxy. It may name nobody. */
+  readonly certified: boolean;
   /** The user name that a certificate or a proxy proved. */
   readonly proved: string | undefined;
 }
@@ -23,14 +26,28 @@ export interface LayerContext {
   /** The door's name, for logs. */
   readonly listener: string;
   /** The connection is not going to be served: its place is free before the last answer leaves. */
-  readonly ending: () => void;
+  readonly ending?: () => void;
 }
 
 /**
- * One layer of a connection, put on before MQTT begins. Undefined when that failed: the reason is then
- * logged and the link below is not used any more. Ends when the link below is closed. Never rejects.
+ * One layer of a connection, put on before its protocol begins. Undefined when that failed: the reason is
+ * then logged and the link below is not used any more. Ends when the link below is closed. Never rejects.
  */
 export type Layer = (below: Carried, context: LayerContext) => Promise<Carried | undefined>;
+
+/** Puts on all layers of a door, in order; undefined when one of them failed. Never rejects. */
+export async function carry(
+  { link, address }: Accepted,
+  layers: readonly Layer[],
+  context: LayerContext,
+): Promise<Carried | undefined> {
+  let carried: Carried | undefined = { link, address, certified: false, proved: undefined };
+  for (const layer of layers) {
+    carried = await layer(carried, context);
+    if (carried === undefined) return undefined;
+  }
+  return carried;
+}
 
 export function tlsLayer(terminator: TlsTerminator): Layer {
   return async ({ link, address }, { log, listener }) => {
@@ -43,14 +60,14 @@ export function tlsLayer(terminator: TlsTerminator): Layer {
       });
       return undefined;
     }
-    const { name } = secured;
-    if (secured.certificate && name === undefined) {
+    const { certificate: certified, name } = secured;
+    if (certified && name === undefined) {
       log.info("a verified certificate has neither a Common Name nor a DNS name and names nobody", {
         listener,
         address,
       });
     }
-    return { link: secured.link, address, proved: name };
+    return { link: secured.link, address, certified, proved: name };
   };
 }
 
@@ -82,7 +99,7 @@ export const proxyLayer: Layer = async ({ link, address }, { log, listener, time
       verify_result: tls.verifyResult,
     });
   }
-  return { link, address: client, proved };
+  return { link, address: client, certified: proved !== undefined, proved };
 };
 
 /** Reads the header and not a byte more; undefined when the stream ends first. */
@@ -102,28 +119,4 @@ async function readHeader(
     if (count === null) return undefined;
     have += count;
   }
-}
-
-/** @param rules asked at each request, since a reload replaces them */
-export function webSocketLayer(secure: boolean, rules: () => OriginRules): Layer {
-  return async ({ link, address, proved }, { log, listener, ending }) => {
-    const upgrade = await readUpgrade(link, secure, rules);
-    if (upgrade === undefined) return undefined;
-    const opens = "response" in upgrade;
-    if (!opens) {
-      ending();
-      log.warn("answered a request without opening a WebSocket", {
-        listener,
-        address,
-        reason: upgrade.reason,
-        origin: upgrade.origin,
-      });
-    }
-    try {
-      await link.write(opens ? upgrade.response : upgrade.refusal);
-    } catch {
-      return undefined;
-    }
-    return opens ? { link: new WebSocketLink(link, upgrade.rest), address, proved } : undefined;
-  };
 }

@@ -4,9 +4,9 @@ import {
   LONGEST_PROXY_HEADER_BYTES,
   type ProxyHeader,
   readProxyHeader,
-} from "../../../src/mqtt/doors/proxy_header.ts";
-import { join } from "../../support/mqtt_bytes.ts";
-import { seeded } from "../../support/random.ts";
+} from "../../src/doors/proxy_header.ts";
+import { join } from "../support/mqtt_bytes.ts";
+import { seeded } from "../support/random.ts";
 import { entry, haproxy, INET, INET6, nginx, proxyHeader, ssl, text } from "./proxy_bytes.ts";
 
 function complete(bytes: Uint8Array): ProxyHeader {

@@ -1,7 +1,4 @@
-import { errorText } from "../../platform/log.ts";
-
-/** Connections the kernel keeps while they wait to be accepted. */
-export const BACKLOG = 1_024;
+import { errorText } from "../platform/log.ts";
 
 /** A socket that another process may not connect to before it has its own permissions. */
 const PRIVATE_MASK = 0o177;

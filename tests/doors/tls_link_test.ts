@@ -1,12 +1,12 @@
 /** What a TLS connection owes to those above and below it, without a broker. */
 import assert from "node:assert/strict";
-import type { TlsConfiguration } from "../../../src/config/configuration.ts";
-import { ConnLink } from "../../../src/mqtt/doors/conn_link.ts";
-import { readTlsFiles } from "../../../src/mqtt/doors/tls_files.ts";
-import { TlsTerminator } from "../../../src/mqtt/doors/tls_terminator.ts";
-import { Certified } from "../../support/certificates.ts";
-import { sleep, within } from "../../support/wait.ts";
-import { readToEnd, sendAll, tlsConnection } from "./clients.ts";
+import type { TlsConfiguration } from "../../src/config/configuration.ts";
+import { ConnLink } from "../../src/doors/conn_link.ts";
+import { readTlsFiles } from "../../src/doors/tls_files.ts";
+import { TlsTerminator } from "../../src/doors/tls_terminator.ts";
+import { Certified } from "../support/certificates.ts";
+import { sleep, within } from "../support/wait.ts";
+import { readToEnd, sendAll, tlsConnection } from "../mqtt/doors/clients.ts";
 
 const authority = Certified.authority("servers");
 const MIB = 1024 * 1024;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { Admission, ConnectRate, type Place } from "../../../src/mqtt/doors/admission.ts";
-import { seeded } from "../../support/random.ts";
+import { Admission, ConnectRate, type Place } from "../../src/doors/admission.ts";
+import { seeded } from "../support/random.ts";
 
 function entered(admission: Admission): Place {
   const place = admission.enter();

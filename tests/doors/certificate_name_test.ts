@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
-import { certificateName } from "../../../src/mqtt/doors/certificate_name.ts";
-import { Certified, der, distinguishedName, type Subject } from "../../support/certificates.ts";
-import { seeded } from "../../support/random.ts";
+import { certificateName } from "../../src/doors/certificate_name.ts";
+import { Certified, der, distinguishedName, type Subject } from "../support/certificates.ts";
+import { seeded } from "../support/random.ts";
 
 const authority = Certified.authority("authority");
 

@@ -1,4 +1,4 @@
-import type { ByteLink } from "../../../src/mqtt/doors/byte_link.ts";
+import type { ByteLink } from "../../src/doors/byte_link.ts";
 
 /** A link without a socket: a test gives what is read and sees what is written. */
 export class Pipe implements ByteLink {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { webSocketLayer } from "../../../src/mqtt/doors/layers.ts";
+import { webSocketLayer } from "../../../src/mqtt/doors/web_socket_layer.ts";
 import { ManualTime, RecordingLog } from "../../broker/rig.ts";
 import { upgradeRequest } from "./clients.ts";
-import { Pipe } from "./pipe.ts";
+import { Pipe } from "../../doors/pipe.ts";
 
 /** The ws layer over a pipe that has received `request` and takes nothing for now. */
 function layered(request: Uint8Array) {
@@ -12,7 +12,7 @@ function layered(request: Uint8Array) {
   pipe.receive(request);
   let endings = 0;
   const layer = webSocketLayer(false, () => ({ sameOrigin: true, allowedOrigins: [] }));
-  const carried = layer({ link: pipe, address: "peer", proved: "name" }, {
+  const carried = layer({ link: pipe, address: "peer", certified: true, proved: "name" }, {
     log: new RecordingLog(),
     timers: new ManualTime(),
     listener: "ws",

@@ -1,8 +1,8 @@
 import { createHash, X509Certificate } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { createServer, type Server, type TLSSocket } from "node:tls";
-import type { TlsConfiguration } from "../../config/configuration.ts";
-import { errorText } from "../../platform/log.ts";
+import type { TlsConfiguration } from "../config/configuration.ts";
+import { errorText } from "../platform/log.ts";
 import type { ByteLink } from "./byte_link.ts";
 import { certificateName } from "./certificate_name.ts";
 import { LinkDuplex } from "./link_duplex.ts";

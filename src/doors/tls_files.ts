@@ -1,8 +1,8 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import type { SecureContextOptions } from "node:tls";
-import type { Configuration, TlsConfiguration } from "../../config/configuration.ts";
-import type { Findings } from "../../config/finding.ts";
-import { errorText } from "../../platform/log.ts";
+import type { Configuration, TlsConfiguration } from "../config/configuration.ts";
+import type { Findings } from "../config/finding.ts";
+import { errorText } from "../platform/log.ts";
 
 /** Certificates that were read and found to belong together, ready to be put into force. */
 export interface TlsMaterial {
