@@ -1,9 +1,5 @@
 import { providersInUse } from "../broker/broker.ts";
-import type {
-  CommitPolicy,
-  Configuration,
-  ProviderConfiguration,
-} from "../config/configuration.ts";
+import type { Configuration, ProviderConfiguration } from "../config/configuration.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Log } from "../platform/log.ts";
 import type { Timers } from "../platform/timers.ts";
@@ -11,7 +7,6 @@ import type { Provider } from "../storage/contract.ts";
 import { MemoryProvider } from "../storage/memory/provider.ts";
 import { FileDirectory } from "../storage/snapshot/directory.ts";
 import { SqliteProvider } from "../storage/sqlite/provider.ts";
-import type { PublishCommit } from "../storage/sqlite/write_queue.ts";
 
 export interface ProviderSurroundings {
   readonly clock: Clock;
@@ -93,7 +88,7 @@ function make(
     maxBytes,
     reserveBytes,
     acknowledge: settings.acknowledge,
-    publishCommit: commitPolicy(settings.commit),
+    publishCommit: settings.publishCommit,
     readConnections: settings.readConnections,
     flushIntervalMs: settings.flushIntervalMs,
     clock,
@@ -104,15 +99,4 @@ function make(
     spawn,
     onFatal,
   });
-}
-
-function commitPolicy(commit: CommitPolicy): PublishCommit {
-  switch (commit.kind) {
-    case "collect":
-      return { kind: "collecting" };
-    case "single":
-      return { kind: "each" };
-    case "interval":
-      return { kind: "interval", intervalMs: commit.ms, maxRecords: commit.records };
-  }
 }

@@ -180,23 +180,23 @@ export interface SqliteProviderConfiguration extends ProviderBase {
   readonly filePath: string;
   /** `synced`: a publish is answered after the fsync of its group (T2). */
   readonly acknowledge: "committed" | "synced";
-  readonly commit: CommitPolicy;
+  readonly publishCommit: PublishCommit;
   /** 0 to 8; 0 puts reads on the write connection. */
   readonly readConnections: number;
   readonly flushIntervalMs: number;
 }
 
 /**
- * When a publish group closes (02a section 15):
+ * When publishes commit (02a section 15, S121):
  *
- * - `collect`: whatever arrived while the last commit ran
- * - `single`: one transaction a publish
- * - `interval`: `records` or `ms`, whichever comes first
+ * - `collecting`: at once, and what arrives while a commit runs is the next one
+ * - `each`: one transaction a publish
+ * - `interval`: after so many records or so long, whichever comes first
  */
-export type CommitPolicy =
-  | { readonly kind: "collect" }
-  | { readonly kind: "single" }
-  | { readonly kind: "interval"; readonly ms: number; readonly records: number };
+export type PublishCommit =
+  | { readonly kind: "collecting" }
+  | { readonly kind: "each" }
+  | { readonly kind: "interval"; readonly intervalMs: number; readonly maxRecords: number };
 
 export interface RetainedConfiguration {
   readonly storage: string;

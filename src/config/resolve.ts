@@ -11,7 +11,6 @@ import type {
   AppendChannel,
   BackoffConfiguration,
   Channel,
-  CommitPolicy,
   Configuration,
   Limits,
   MqttConfiguration,
@@ -19,6 +18,7 @@ import type {
   OperationsConfiguration,
   OperationsDoor,
   ProviderConfiguration,
+  PublishCommit,
   QueueChannel,
   TlsConfiguration,
 } from "./configuration.ts";
@@ -200,17 +200,18 @@ function resolveProvider(block: Block): ProviderConfiguration {
     type: "sqlite",
     filePath: cleanPath(text(block, "file_path")),
     acknowledge: text(block, "acknowledge") === "synced" ? "synced" : "committed",
-    commit: commitPolicy(block),
+    publishCommit: publishCommit(block),
     readConnections: number(block, "read_connections"),
     flushIntervalMs: number(block, "flush_interval"),
   };
 }
 
-function commitPolicy(provider: Block): CommitPolicy {
-  if (provider.isNone("publish_commit_interval")) return { kind: "single" };
-  const ms = provider.number("publish_commit_interval");
-  if (ms === undefined) return { kind: "collect" };
-  return { kind: "interval", ms, records: number(provider, "publish_commit_max_records") };
+function publishCommit(provider: Block): PublishCommit {
+  if (provider.isNone("publish_commit_interval")) return { kind: "each" };
+  const intervalMs = provider.number("publish_commit_interval");
+  if (intervalMs === undefined) return { kind: "collecting" };
+  const maxRecords = number(provider, "publish_commit_max_records");
+  return { kind: "interval", intervalMs, maxRecords };
 }
 
 function resolveLimits(limits: Block): Limits {

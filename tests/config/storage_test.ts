@@ -44,7 +44,7 @@ Deno.test("02b 3.3 to 3.5 the least configuration has every default of the table
           type: "sqlite",
           filePath: "/data/b.db",
           acknowledge: "committed",
-          commit: { kind: "collect" },
+          publishCommit: { kind: "collecting" },
           readConnections: 2,
           flushIntervalMs: 150,
         }],
@@ -209,11 +209,11 @@ Deno.test("02b 3.3 the larger of the two limits is the one to lower", () => {
 });
 
 Deno.test("02a 15 the commit policy follows from the two keys", () => {
-  assert.deepEqual(sqlite(LEAST).commit, { kind: "collect" });
-  assert.deepEqual(sqlite(disk("publish_commit_interval: none")).commit, { kind: "single" });
+  assert.deepEqual(sqlite(LEAST).publishCommit, { kind: "collecting" });
+  assert.deepEqual(sqlite(disk("publish_commit_interval: none")).publishCommit, { kind: "each" });
   assert.deepEqual(
-    sqlite(disk("publish_commit_interval: 2ms, publish_commit_max_records: 32")).commit,
-    { kind: "interval", ms: 2, records: 32 },
+    sqlite(disk("publish_commit_interval: 2ms, publish_commit_max_records: 32")).publishCommit,
+    { kind: "interval", intervalMs: 2, maxRecords: 32 },
   );
 });
 

@@ -1,3 +1,4 @@
+import type { PublishCommit } from "../../config/configuration.ts";
 import type { Clock, Nanoseconds } from "../../platform/clock.ts";
 import { errorText, type Log } from "../../platform/log.ts";
 import type { Timers } from "../../platform/timers.ts";
@@ -37,7 +38,7 @@ import { ReadPool } from "./read_pool.ts";
 import { SqliteSessions } from "./sessions.ts";
 import { workerName, type WorkerRole } from "./worker_name.ts";
 import { WorkerLink } from "./worker_link.ts";
-import { type PublishCommit, WriteQueue } from "./write_queue.ts";
+import { WriteQueue } from "./write_queue.ts";
 import type { AmqpStore } from "../amqp.ts";
 import type { IngestStore, IngestTable } from "../ingest.ts";
 import { SqliteAmqp } from "./amqp_store.ts";

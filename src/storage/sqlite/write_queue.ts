@@ -1,3 +1,4 @@
+import type { PublishCommit } from "../../config/configuration.ts";
 import type { Timer, Timers } from "../../platform/timers.ts";
 import { type ClosedBy, type PublishEntry, StorageFailure, type Urgency } from "../contract.ts";
 import { applyCounters, type ChannelState } from "./channel_state.ts";
@@ -27,14 +28,6 @@ const RELIEFS_PER_GROUP = 64;
 /** Bounds on what waits (DESIGN 2): past either, publishers are not read; at half they are again. */
 export const MOST_WAITING_ENTRIES = 16_384;
 export const MOST_WAITING_BYTES = 32 * 1024 * 1024;
-
-/** When publishes commit (S121). */
-export type PublishCommit =
-  /** At once, collecting while a transaction runs: neither key is set. */
-  | { readonly kind: "collecting" }
-  /** `publish_commit_interval: none`: one transaction per publish. */
-  | { readonly kind: "each" }
-  | { readonly kind: "interval"; readonly intervalMs: number; readonly maxRecords: number };
 
 /** Where a write stands that is no publish: sessions by urgency, the rest in publish turns (S139). */
 export type WriteClass = Urgency | "release" | "relief" | "maintenance";

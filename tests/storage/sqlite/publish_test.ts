@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import type { Hold, PublishRow, StorageFailure, StoreSpec } from "../../../src/storage/contract.ts";
-import type { PublishCommit } from "../../../src/storage/sqlite/write_queue.ts";
+import type { PublishCommit } from "../../../src/config/configuration.ts";
 import { appendRow, inTempDir, message, publish, withProvider } from "./support/provider.ts";
 
 const SPECS: StoreSpec[] = [

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { PublishCommit } from "../../../src/config/configuration.ts";
 import { HeapTimers } from "../../../src/platform/timers.ts";
 import { type PublishEntry, StorageFailure } from "../../../src/storage/contract.ts";
 import { ChannelState } from "../../../src/storage/sqlite/channel_state.ts";
@@ -12,7 +13,6 @@ import { Unpacker } from "../../../src/storage/sqlite/packing.ts";
 import type { WorkerLink } from "../../../src/storage/sqlite/worker_link.ts";
 import {
   MOST_WAITING_ENTRIES,
-  type PublishCommit,
   type WriteClass,
   WriteQueue,
 } from "../../../src/storage/sqlite/write_queue.ts";
