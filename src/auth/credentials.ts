@@ -4,7 +4,7 @@
  */
 import type { Configuration, MqttDoor } from "../config/configuration.ts";
 import type { Findings } from "../config/finding.ts";
-import { reason } from "../config/walk.ts";
+import type { NamedFiles, ReadFile } from "../config/named_files.ts";
 import { Acl } from "./acl/acl.ts";
 import { readAcl } from "./acl/read.ts";
 import type { DoorAccess } from "./identity.ts";
@@ -14,12 +14,11 @@ import { type PasswordFile, readPasswordFile } from "./password_file.ts";
 export interface Credentials {
   /** By the name of the MQTT door. */
   readonly doors: ReadonlyMap<string, DoorAccess>;
+  /** By the name of the AMQP door. */
+  readonly amqpDoors: ReadonlyMap<string, DoorAccess>;
   readonly acl: Acl | undefined;
   readonly operators: Operators;
 }
-
-/** Reads the bytes of a file. @throws whatever the system says */
-export type ReadFile = (path: string) => Uint8Array;
 
 /**
  * Reads the files that `configuration` names. What is wrong with any of them goes to `findings`, and what
@@ -30,22 +29,23 @@ export function loadCredentials(
   readFile: ReadFile,
   findings: Findings,
 ): Credentials {
-  const { doors, aclFile } = configuration.mqtt;
-  const files = new Map<string, PasswordFile | undefined>();
+  const { mqtt, amqp, operations, files } = configuration;
+  const doors = [...mqtt.doors, ...amqp?.doors ?? []];
+  const users = new Map<string, PasswordFile | undefined>();
   for (const { passwordFile } of doors) {
-    if (passwordFile === undefined || files.has(passwordFile)) continue;
+    if (passwordFile === undefined || users.has(passwordFile)) continue;
     const of = doors.filter((door) => door.passwordFile === passwordFile);
-    files.set(passwordFile, readUsers(passwordFile, of, readFile, findings));
+    users.set(passwordFile, readUsers(passwordFile, of, files, readFile, findings));
   }
+  const access = ({ name, passwordFile, allowAnonymous }: MqttDoor): [string, DoorAccess] => {
+    const passwords = passwordFile === undefined ? undefined : users.get(passwordFile);
+    return [name, { passwords, allowAnonymous }];
+  };
   return {
-    doors: new Map(doors.map((door) => [door.name, {
-      passwords: door.passwordFile === undefined ? undefined : files.get(door.passwordFile),
-      allowAnonymous: door.allowAnonymous,
-    }])),
-    acl: aclFile === undefined
-      ? undefined
-      : readPermissions(aclFile, configuration, readFile, findings),
-    operators: loadOperators(configuration.operations, readFile, findings),
+    doors: new Map(mqtt.doors.map(access)),
+    amqpDoors: new Map(amqp?.doors.map(access)),
+    acl: readPermissions(configuration, readFile, findings),
+    operators: loadOperators(operations, files, readFile, findings),
   };
 }
 
@@ -53,24 +53,20 @@ export function loadCredentials(
 function readUsers(
   path: string,
   doors: readonly MqttDoor[],
+  files: NamedFiles,
   readFile: ReadFile,
   findings: Findings,
 ): PasswordFile | undefined {
-  const names = named(doors);
-  const bytes = readBytes(path, `is the password file of ${names} and`, readFile, findings);
+  const bytes = files.read(path, readFile, findings);
   if (bytes === undefined) return undefined;
   const own = readPasswordFile(bytes, path, "clients", findings);
   const closed = doors.filter((door) => !door.allowAnonymous && !provesOtherwise(door));
   if (own.credentials.size === 0 && !own.faulty && closed.length > 0) {
-    const says = `names no user, and nobody else is admitted at ${named(closed)}; ` +
-      "add one with saguin --passwd add";
-    findings.add({ file: path, line: 1, column: 1 }, undefined, says);
+    const says = `names no user, and nobody else is admitted at ` +
+      `${closed.map((door) => door.path).join(" and ")}; add one with saguin --passwd add`;
+    files.refuse(path, says, findings);
   }
   return own;
-}
-
-function named(doors: readonly MqttDoor[]): string {
-  return doors.map((door) => door.path).join(" and ");
 }
 
 /** Whether a client can be known at the door without a password. */
@@ -79,33 +75,15 @@ function provesOtherwise(door: MqttDoor): boolean {
 }
 
 function readPermissions(
-  path: string,
   configuration: Configuration,
   readFile: ReadFile,
   findings: Findings,
 ): Acl | undefined {
-  const bytes = readBytes(path, "is broker.mqtt.acl_file and", readFile, findings);
+  const path = configuration.mqtt.aclFile;
+  if (path === undefined) return undefined;
+  const bytes = configuration.files.read(path, readFile, findings);
   if (bytes === undefined) return undefined;
   return new Acl(readAcl(bytes, path, configuration, findings), configuration);
-}
-
-function readBytes(
-  path: string,
-  role: string,
-  readFile: ReadFile,
-  findings: Findings,
-): Uint8Array | undefined {
-  try {
-    return readFile(path);
-  } catch (error) {
-    const place = { file: path, line: 1, column: 1 };
-    findings.add(
-      place,
-      undefined,
-      `${role} cannot be read: ${reason(error)}; name a readable file`,
-    );
-    return undefined;
-  }
 }
 
 /**

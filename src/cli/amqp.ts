@@ -3,11 +3,9 @@ import { Amqp } from "../amqp/amqp.ts";
 import { DoorLogins } from "../amqp/access.ts";
 import { AmqpDoor } from "../amqp/door.ts";
 import type { DoorAccess } from "../auth/identity.ts";
-import { type PasswordFile, readPasswordFile } from "../auth/password_file.ts";
 import type { Broker } from "../broker/broker.ts";
 import type { Context } from "../broker/context.ts";
 import type { AmqpConfiguration, Configuration, TcpDoor } from "../config/configuration.ts";
-import { Findings } from "../config/finding.ts";
 import type { Admission } from "../doors/admission.ts";
 import { errorText } from "../platform/log.ts";
 import type { Provider } from "../storage/contract.ts";
@@ -33,24 +31,26 @@ export class AmqpService {
   constructor(
     private readonly all: Configuration,
     private readonly configuration: AmqpConfiguration,
-    { access, checker }: Identities,
+    private readonly identities: Identities,
   ) {
+    const { access, checker } = identities;
     const { doors } = configuration;
     const mayConnect = (user: string) => access.rules(user, "").mayConnectAmqp;
-    this.#logins = doors.map((door) => new DoorLogins(accessAt(door), checker, mayConnect));
+    this.#logins = doors.map((door) => new DoorLogins(this.#accessAt(door), checker, mayConnect));
     this.#doors = doors.map((door, i) => new AmqpDoor(door, this.#logins[i]));
   }
 
   /**
-   * Reads the password files and certificates again. @throws Error with one sentence naming the door
-   * and the file
+   * Reads the certificates again; password files come with the identities, whose change has to be in force
+   * before this one. @throws Error with one sentence naming the door and the file
    */
   reread(): Change {
-    const fresh = this.configuration.doors.map(accessAt);
     const renewals = this.#doors.map((door) => door.renew());
     return {
       apply: () => {
-        this.#logins.forEach((login, i) => login.door = fresh[i]);
+        this.#logins.forEach((login, i) => {
+          login.door = this.#accessAt(this.configuration.doors[i]);
+        });
         for (const renewal of renewals) renewal.apply();
       },
       report: (log) => {
@@ -120,22 +120,8 @@ export class AmqpService {
       );
     }
   }
-}
 
-function accessAt(door: TcpDoor): DoorAccess {
-  return { passwords: passwordsOf(door), allowAnonymous: door.allowAnonymous };
-}
-
-function passwordsOf({ passwordFile, path }: TcpDoor): PasswordFile | undefined {
-  if (passwordFile === undefined) return undefined;
-  const findings = new Findings();
-  let bytes: Uint8Array;
-  try {
-    bytes = Deno.readFileSync(passwordFile);
-  } catch (error) {
-    throw new Error(`${path}.password_file: cannot read ${passwordFile}: ${errorText(error)}`);
+  #accessAt({ name }: TcpDoor): DoorAccess {
+    return this.identities.credentials.amqpDoors.get(name)!;
   }
-  const file = readPasswordFile(bytes, passwordFile, "clients", findings);
-  if (!findings.empty) throw new Error(findings.report(passwordFile).trimEnd());
-  return file;
 }

@@ -60,9 +60,11 @@ export class Identities {
         if (fresh.acl !== undefined) this.access.replace(fresh.acl);
       },
       report: (log) => {
-        const files = new Set(this.configuration.mqtt.doors.map((door) => door.passwordFile));
-        for (const file of files) {
-          if (file !== undefined) log.info("password file", { file, users: this.#users(file) });
+        const doors = [...fresh.doors.values(), ...fresh.amqpDoors.values()];
+        for (const passwords of new Set(doors.map((door) => door.passwords))) {
+          if (passwords === undefined) continue;
+          const { file, credentials } = passwords;
+          log.info("password file", { file, users: credentials.size });
         }
         for (const { file, credentials } of new Set(fresh.operators.values())) {
           log.info("password file of operators", { file, users: credentials.size });
@@ -72,11 +74,6 @@ export class Identities {
         log.info("acl file", { file, users: entries.length });
       },
     };
-  }
-
-  #users(file: string): number {
-    const door = this.configuration.mqtt.doors.find(({ passwordFile }) => passwordFile === file)!;
-    return this.#credentials.doors.get(door.name)?.passwords?.credentials.size ?? 0;
   }
 }
 

@@ -92,7 +92,7 @@ interface Loaded {
 
 /** Undefined, with the findings printed, when the configuration itself is wrong. */
 function load(file: string, on: Dependencies): Loaded | undefined {
-  const loading = loadConfiguration(file, on.surroundings);
+  const loading = loadConfiguration(file, on.surroundings, true);
   if ("findings" in loading) {
     on.stderr(loading.findings);
     return undefined;

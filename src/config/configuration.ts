@@ -4,10 +4,13 @@
  * bytes; `undefined` where the file said `none` or where absence means that there is no bound.
  */
 import type { LogLevel } from "../platform/log.ts";
+import type { NamedFiles } from "./named_files.ts";
 
 export interface Configuration {
   /** The path given on the command line. */
   readonly file: string;
+  /** For messages about a file that the configuration names. */
+  readonly files: NamedFiles;
   readonly brokerId: string;
   readonly logLevel: LogLevel;
   readonly pidFile: string | undefined;

@@ -7,6 +7,7 @@ import { checkStorage } from "./checks/storage.ts";
 import type { Configuration } from "./configuration.ts";
 import { readDocument } from "./document.ts";
 import { Findings } from "./finding.ts";
+import { NamedFiles } from "./named_files.ts";
 import { resolve } from "./resolve.ts";
 import type { Settings } from "./settings.ts";
 import { REAL_SURROUNDINGS, reason, type Surroundings, walk } from "./walk.ts";
@@ -19,10 +20,14 @@ export type Loading =
 /**
  * Reads, checks and resolves a configuration file; a start and `--check-config` both come here and
  * refuse alike. Opens no socket and touches no storage. Never throws for what an operator wrote.
+ *
+ * @param openFiles whether a report also says which of the files that are named cannot be read; without
+ * a finding they are left to whoever reads them
  */
 export function loadConfiguration(
   path: string,
   surroundings: Surroundings = REAL_SURROUNDINGS,
+  openFiles = false,
 ): Loading {
   const findings = new Findings();
   let bytes: Uint8Array;
@@ -41,6 +46,9 @@ export function loadConfiguration(
   checkChannels(settings, findings);
   checkDoors(settings, findings);
   checkAmqp(settings, findings);
-  if (!findings.empty) return { findings: findings.report(path) };
+  if (!findings.empty) {
+    if (openFiles) new NamedFiles(settings).check(surroundings.readFile, findings);
+    return { findings: findings.report(path) };
+  }
   return { configuration: resolve(settings, path), settings };
 }

@@ -22,6 +22,7 @@ import type {
   QueueChannel,
   TlsConfiguration,
 } from "./configuration.ts";
+import { NamedFiles } from "./named_files.ts";
 import type { Block, Settings } from "./settings.ts";
 import { DEFAULT_MQTT_ADDRESS } from "./table/doors.ts";
 
@@ -34,6 +35,7 @@ export function resolve(settings: Settings, file: string): Configuration {
   const session = broker.block("session");
   return {
     file,
+    files: new NamedFiles(settings),
     brokerId: text(broker, "id"),
     logLevel: text(broker, "log_level") as LogLevel,
     pidFile: broker.text("pid_file"),

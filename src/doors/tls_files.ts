@@ -2,6 +2,8 @@ import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import type { SecureContextOptions } from "node:tls";
 import type { Configuration, TlsConfiguration } from "../config/configuration.ts";
 import type { Findings } from "../config/finding.ts";
+import type { ReadFile } from "../config/named_files.ts";
+import { reason } from "../config/walk.ts";
 import { errorText } from "../platform/log.ts";
 
 /** Certificates that were read and found to belong together, ready to be put into force. */
@@ -18,9 +20,6 @@ interface TlsFault {
   /** The end of a sentence that begins with the file. */
   readonly says: string;
 }
-
-/** Reads the bytes of a file. @throws whatever the system says */
-type ReadFile = (path: string) => Uint8Array;
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
@@ -42,19 +41,18 @@ export function readTlsFiles(tls: TlsConfiguration, door: string): TlsMaterial {
 
 /** Reads the TLS files of every door and tells `findings` all that is wrong with them. */
 export function checkTlsFiles(
-  { mqtt, operations, amqp }: Configuration,
+  { mqtt, operations, amqp, files }: Configuration,
   readFile: ReadFile,
   findings: Findings,
 ): void {
   const told = new Set<string>();
   for (const door of [...mqtt.doors, ...operations?.doors ?? [], ...amqp?.doors ?? []]) {
     if (!("tls" in door) || door.tls === undefined) continue;
-    for (const { key, file, says } of new TlsFiles(door.tls, readFile).faults) {
-      // Doors may share a file, and it is one message for each.
+    for (const { file, says } of new TlsFiles(door.tls, readFile).faults) {
+      // Doors may share a file, and what is wrong with it is told at every key already.
       if (told.has(`${file} ${says}`)) continue;
       told.add(`${file} ${says}`);
-      const message = `is ${door.path}.tls.${key} and ${says}`;
-      findings.add({ file, line: 1, column: 1 }, undefined, message);
+      files.refuse(file, says, findings);
     }
   }
 }
@@ -78,7 +76,7 @@ class TlsFiles {
       this.#fault(
         "key_file",
         tls.keyFile,
-        `is not the key of the first certificate in ${tls.certFile}`,
+        `is not the key of the first certificate in ${tls.certFile}; name the two that belong together`,
       );
     }
     if (this.faults.length > 0) return;
@@ -101,7 +99,7 @@ class TlsFiles {
     try {
       return new TextDecoder().decode(this.readFile(file));
     } catch (error) {
-      return this.#fault(key, file, `cannot be read: ${errorText(error)}`);
+      return this.#fault(key, file, `cannot be read: ${reason(error)}; name a readable file`);
     }
   }
 
@@ -117,7 +115,7 @@ class TlsFiles {
       }
     }
     if (certificates.length > 0) return certificates;
-    return this.#fault(key, file, "holds no certificate in PEM");
+    return this.#fault(key, file, "holds no certificate in PEM; write one, or convert the file");
   }
 
   #key(file: string, text: string): KeyObject | undefined {
@@ -125,7 +123,11 @@ class TlsFiles {
       return createPrivateKey(text);
     } catch {
       // What the runtime says of a key may quote from it.
-      return this.#fault("key_file", file, "holds no private key in PEM, or an encrypted one");
+      return this.#fault(
+        "key_file",
+        file,
+        "holds no private key in PEM, or an encrypted one; write it without a passphrase",
+      );
     }
   }
 }

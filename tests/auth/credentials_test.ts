@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { doorsWithoutIdentity, loadCredentials } from "../../src/auth/credentials.ts";
 import { Findings } from "../../src/config/finding.ts";
-import { accepted, ALL_BUILT, broker, load } from "../config/support.ts";
+import { accepted, ALL_BUILT, broker, FILE, load } from "../config/support.ts";
 import { cheapHash, utf8 } from "./support.ts";
 
 const HASH = cheapHash("pw");
@@ -18,7 +18,7 @@ function loaded(lines: readonly string[], files: Readonly<Record<string, string>
     if (!Object.hasOwn(files, path)) throw new Deno.errors.NotFound("No such file (os error 2)");
     return utf8(files[path]);
   }, findings);
-  return { credentials, read, report: findings.empty ? "" : findings.report("saguin.yaml") };
+  return { credentials, read, report: findings.empty ? "" : findings.report(FILE) };
 }
 
 const TWO_DOORS = [
@@ -53,18 +53,24 @@ Deno.test("02b 6 with no file named everybody comes in, and nothing is read", ()
   assert.deepEqual(credentials.doors.get("tcp"), { passwords: undefined, allowAnonymous: true });
 });
 
-Deno.test("02b 16 every unreadable file is told at once, with the doors that need it", () => {
-  const lines = TWO_DOORS.map((line) => line.replace(", allow_anonymous: true", ""));
-  const { report } = loaded(["acl_file: /acl", ...lines], {});
+Deno.test("02b 16 every unreadable file is told at once, at every key that names it", () => {
+  const lines = TWO_DOORS.map((line) =>
+    line.replace("/own}", "/shared}").replace(", allow_anonymous: true", "")
+  );
+  const { report } = loaded([
+    "acl_file: /acl",
+    ...lines,
+    "    - {name: last, address: ':1', password_file: /own}",
+  ], {});
+  const says = "cannot be read: No such file; name a readable file";
   assert.equal(
-    report,
+    report.replaceAll(/:\n {2}- \d+:\d+ /g, ":\n").replaceAll(/ {2}- \d+:\d+ /g, ""),
     `configuration is invalid:
-/shared:
-  - 1:1 is the password file of broker.mqtt.listen.tcp[plain] and broker.mqtt.listen.tcp[mixed] and cannot be read: No such file; name a readable file
-/own:
-  - 1:1 is the password file of broker.mqtt.listen.tcp[own] and cannot be read: No such file; name a readable file
-/acl:
-  - 1:1 is broker.mqtt.acl_file and cannot be read: No such file; name a readable file
+/etc/saguin/saguin.yaml:
+broker.mqtt.acl_file "/acl" ${says}
+broker.mqtt.password_file "/shared" ${says}
+broker.mqtt.listen.tcp[own].password_file "/shared" ${says}
+broker.mqtt.listen.tcp[last].password_file "/own" ${says}
 `,
   );
 });
@@ -73,10 +79,33 @@ Deno.test("02b 6 a file of no users is refused where its door admits nobody else
   const { report } = loaded(TWO_DOORS, { "/shared": "# nobody\n", "/own": ALICE });
   assert.ok(
     report.includes(
-      "/shared:\n  - 1:1 names no user, and nobody else is admitted at broker.mqtt.listen.tcp[plain]; ",
+      'broker.mqtt.password_file "/shared" names no user, and nobody else is admitted at ' +
+        "broker.mqtt.listen.tcp[plain]; add one with saguin --passwd add",
     ),
     report,
   );
+});
+
+Deno.test("02b 6 the users of an AMQP door are read with the others and refused like them", () => {
+  const amqp = ["amqp:", "  listen: {tcp: {address: ':5672', password_file: /amqp}}"];
+  const text = broker(...amqp);
+  const configuration = accepted(load(text));
+  const attempt = (file: string | undefined) => {
+    const findings = new Findings();
+    const credentials = loadCredentials(configuration, () => {
+      if (file === undefined) throw new Deno.errors.NotFound("No such file (os error 2)");
+      return utf8(file);
+    }, findings);
+    return { credentials, report: findings.empty ? "" : findings.report(FILE) };
+  };
+  const key = 'broker.amqp.listen.tcp.password_file "/amqp"';
+  assert.match(attempt(undefined).report, new RegExp(`:\\n {2}- 11:\\d+ ${key} cannot be read`));
+  assert.match(attempt("").report, new RegExp(`${key} names no user`));
+  assert.match(attempt("alice:plain\n").report, /\/amqp:\n {2}- 1:1 user "alice" has no hash/);
+  const { credentials, report } = attempt(ALICE);
+  assert.equal(report, "");
+  assert.deepEqual(credentials.amqpDoors.get("tcp")?.passwords?.users, ["alice"]);
+  assert.equal(credentials.doors.get("tcp")?.passwords, undefined);
 });
 
 Deno.test("02b 6 a file of no users is no fault where certificates or nameless clients come in", () => {

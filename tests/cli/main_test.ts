@@ -133,12 +133,37 @@ Deno.test("02b 16 files that the configuration names are opened by a check and b
   assert.deepEqual([checked.code, checked.stdout], [1, ""]);
   assert.equal(
     checked.stderr,
-    "configuration is invalid:\n/p:\n  - 1:1 is the password file of broker.mqtt.listen.tcp and " +
-      "cannot be read: No such file; name a readable file\n",
+    'configuration is invalid:\nc.yaml:\n  - 10:25 broker.mqtt.password_file "/p" cannot be read: ' +
+      "No such file; name a readable file\n",
   );
   const output = await run(["--check-config", "c.yaml", "--output"], text, refuse, ALL_BUILT);
   assert.deepEqual([output.code, output.stderr], [1, checked.stderr]);
   assert.match(output.stdout, /password_file: \/p/, "still printed");
+});
+
+Deno.test("02b 16 a missing file is told together with everything else, also of keys that are not used", async () => {
+  const text = broker(
+    "log_level: loud",
+    "mqtt:",
+    "  password_file: /p",
+    "  listen:",
+    "    tcp: {address: ':1883', tls: {cert_file: /c, key_file: /k}}",
+    "    ws: {address: ':8083', password_file: /p}",
+  );
+  const refuse = () => assert.fail("a broker was started");
+  const { code, stderr } = await run(["--check-config", "c.yaml"], text, refuse);
+  assert.equal(code, 1);
+  assert.equal(
+    stderr,
+    `configuration is invalid:
+c.yaml:
+  - 10:14 broker.log_level "loud" is not a log level; write debug, info, warn or error, or leave the key out for info
+  - 12:20 broker.mqtt.password_file "/p" cannot be read: No such file; name a readable file
+  - 14:48 broker.mqtt.listen.tcp.tls.cert_file "/c" cannot be read: No such file; name a readable file
+  - 14:62 broker.mqtt.listen.tcp.tls.key_file "/k" cannot be read: No such file; name a readable file
+  - 15:45 broker.mqtt.listen.ws.password_file "/p" cannot be read: No such file; name a readable file
+`,
+  );
 });
 
 Deno.test("a start is given the credentials that were read", async () => {

@@ -224,7 +224,7 @@ Deno.test("05 2.3 a start and --check-config refuse the same operations block, i
   await refused(withFile(operator("a", "x", "/")), /names no route/);
   await refused(
     () => `operations: {password_file: /nonexistent, ${loopback}}`,
-    /\/nonexistent:[^]*is the password file of broker\.operations\.listen\.tcp and cannot be read/,
+    /:\n {2}- \d+:\d+ broker\.operations\.password_file "\/nonexistent" cannot be read: No such file/,
   );
   await refused(
     () => `operations: {min_scrape_interval: 10s, ${loopback}}`,

@@ -1,6 +1,6 @@
 /** Links to other brokers. */
 import type { Key } from "./key.ts";
-import { count, filter, milliseconds, path, seconds, text, word } from "./kinds.ts";
+import { count, file, filter, milliseconds, seconds, text, word } from "./kinds.ts";
 
 export const BRIDGE_KEYS: readonly Key[] = [
   { path: "bridges", kind: { of: "named", noun: "bridge" }, doc: "Links to other brokers." },
@@ -18,12 +18,12 @@ export const BRIDGE_KEYS: readonly Key[] = [
   },
   {
     path: "bridges.*.ca_file",
-    kind: path,
+    kind: file,
     default: { says: "the system's authorities" },
     doc: "Authorities that sign the other broker's certificate.",
   },
-  { path: "bridges.*.cert_file", kind: path, doc: "Certificate shown to the other broker." },
-  { path: "bridges.*.key_file", kind: path, doc: "Private key of cert_file." },
+  { path: "bridges.*.cert_file", kind: file, doc: "Certificate shown to the other broker." },
+  { path: "bridges.*.key_file", kind: file, doc: "Private key of cert_file." },
   {
     path: "bridges.*.session_expiry",
     kind: seconds("1s", "4294967294s"),

@@ -1,6 +1,6 @@
 /** Listening endpoints: the MQTT doors and the operations doors. */
 import type { Key } from "./key.ts";
-import { address, block, doors, flag, optionalBlock, path, seconds, word } from "./kinds.ts";
+import { address, block, doors, file, flag, optionalBlock, seconds, word } from "./kinds.ts";
 
 /** Opened when no MQTT door is written: plain TCP on all interfaces. */
 export const DEFAULT_MQTT_ADDRESS = ":1883";
@@ -16,11 +16,11 @@ function tcpKeys(door: string): readonly Key[] {
     { path: `${door}.tls`, kind: optionalBlock, doc: "Encrypts this door; absent is plaintext." },
     {
       path: `${door}.tls.cert_file`,
-      kind: path,
+      kind: file,
       required: true,
       doc: "Certificate chain in PEM, the door's own certificate first, without the root.",
     },
-    { path: `${door}.tls.key_file`, kind: path, required: true, doc: "Private key in PEM." },
+    { path: `${door}.tls.key_file`, kind: file, required: true, doc: "Private key in PEM." },
     {
       path: `${door}.tls.min_version`,
       kind: word("a TLS version this broker speaks", "1.2", "1.3"),
@@ -29,7 +29,7 @@ function tcpKeys(door: string): readonly Key[] {
     },
     {
       path: `${door}.tls.client_ca_file`,
-      kind: path,
+      kind: file,
       doc: "Authorities that sign client certificates; absent, none are asked for.",
     },
     {
@@ -77,7 +77,7 @@ function nameKey(door: string): Key {
 }
 
 function passwordKey(door: string, doc: string): Key {
-  return { path: `${door}.password_file`, kind: path, doc };
+  return { path: `${door}.password_file`, kind: file, doc };
 }
 
 function mqttKeys(door: string): readonly Key[] {
@@ -171,7 +171,7 @@ export const DOOR_KEYS: readonly Key[] = [
   passwordKey("broker.operations.listen.unix", OPERATOR_FILE),
   {
     path: "broker.operations.password_file",
-    kind: path,
+    kind: file,
     doc: "Operators of every operations door that names no file of its own.",
   },
   {

@@ -34,8 +34,16 @@ export type Kind =
     readonly subsecond: boolean;
     readonly none?: string;
   }
-  /** An absolute path; `abstract`: or `@name`, a socket without a file. */
-  | { readonly of: "path"; readonly none?: string; readonly abstract?: true }
+  /**
+   * An absolute path; `abstract`: or `@name`, a socket without a file; `read`: of a file that is read at the
+   * start, so that it has to be there.
+   */
+  | {
+    readonly of: "path";
+    readonly none?: string;
+    readonly abstract?: true;
+    readonly read?: true;
+  }
   /** `host:port`. */
   | { readonly of: "address" }
   /** A topic filter; which wildcards and braces it may hold is the business of its owner. */

@@ -8,6 +8,8 @@ const UNBOUNDED = Number.MAX_SAFE_INTEGER;
 export const text: Kind = { of: "text" };
 export const flag: Kind = { of: "flag" };
 export const path: Kind = { of: "path" };
+/** A file that is read at the start. */
+export const file: Kind = { of: "path", read: true };
 export const address: Kind = { of: "address" };
 export const filter: Kind = { of: "filter" };
 export const provider: Kind = { of: "provider" };

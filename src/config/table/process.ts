@@ -1,6 +1,6 @@
 /** The process itself and what holds for every MQTT door. */
 import type { Key } from "./key.ts";
-import { block, flag, path, text, word } from "./kinds.ts";
+import { block, file, flag, path, text, word } from "./kinds.ts";
 
 export const PROCESS_KEYS: readonly Key[] = [
   { path: "broker", kind: block, doc: "The process, its doors, its stores and its limits." },
@@ -24,7 +24,7 @@ export const PROCESS_KEYS: readonly Key[] = [
   { path: "broker.mqtt", kind: block, doc: "MQTT doors and what holds for all of them." },
   {
     path: "broker.mqtt.password_file",
-    kind: path,
+    kind: file,
     doc: "Users of every door that names no password file of its own.",
   },
   {
@@ -35,7 +35,7 @@ export const PROCESS_KEYS: readonly Key[] = [
   },
   {
     path: "broker.mqtt.acl_file",
-    kind: path,
+    kind: file,
     doc: "Roles and users; without it every admitted client may do everything.",
   },
   {
