@@ -6,6 +6,10 @@ import { readDuration, readSize, writeDuration, writeSize } from "./units.ts";
 
 export type Reading = { readonly value: Value } | { readonly fault: string };
 
+/** Shown as an example, where the key can take it. */
+const EXAMPLE_MS = 90_000;
+const EXAMPLE_BYTES = 64 * 1024 ** 2;
+
 type KindOf<Of extends Kind["of"]> = Extract<Kind, { of: Of }>;
 
 /** Reads `node` as a value of `key`. The fault is the end of a sentence: what is wrong; what to write. */
@@ -37,7 +41,7 @@ export function read(key: Key, node: Pick<ScalarNode, "text" | "quoted">): Readi
       return checked(text, addressFault(text));
     case "filter":
     case "provider":
-      return checked(text, text === "" ? "is empty; write a name" : undefined);
+      return checked(text, text === "" ? `is empty; write ${wanted(kind)}` : undefined);
     case "mode":
       return readMode(text, quoted);
     case "words":
@@ -108,10 +112,11 @@ function readBytes(kind: KindOf<"size">, text: string, why?: string): Reading {
   const reading = readSize(text);
   if (!("fault" in reading)) return within(reading.bytes, kind, why);
   if (reading.fault === "range") return within(Infinity, kind, why);
+  const example = writeSize(Math.min(Math.max(kind.min, EXAMPLE_BYTES), kind.max));
   return fault(
     "is not a size",
     undefined,
-    "write one whole number of bytes, or one with KiB, MiB or GiB, such as 64MiB",
+    `write one whole number of bytes, or one with KiB, MiB or GiB, such as ${example}`,
   );
 }
 
@@ -128,7 +133,9 @@ function readMs(kind: KindOf<"duration">, text: string, why?: string): Reading {
   }
   if (reading.fault === "range") return within(Infinity, kind, why);
   const says = reading.fault === "unit" ? "has no unit" : "is not a duration";
-  return fault(says, undefined, `write one whole number and one unit of ${units}, such as 90s`);
+  const example = writeDuration(Math.min(Math.max(kind.min, EXAMPLE_MS), kind.max));
+  const remedy = `write one whole number and one unit of ${units}, such as ${example}`;
+  return fault(says, undefined, remedy);
 }
 
 function orNone(

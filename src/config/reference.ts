@@ -23,7 +23,8 @@ const SECTIONS: readonly (readonly [heading: string, prefix: string])[] = [
 const INTRODUCTION = `# Configuration keys
 
 Made from the schema table by \`deno run --allow-write=rfcs src/config/reference_main.ts\`; a test fails when
-this page is not what the table says. \`*\` stands for a name you choose.
+this page is not what the table says. \`*\` stands for a name you choose. All of them in one file, with
+comments: fixtures/annotated.yaml.
 
 A duration is a whole number and one unit of \`ms\`, \`s\`, \`m\`, \`h\`, \`d\`; \`ms\` only where the table
 says so. A size is a number of bytes, or one with \`KiB\`, \`MiB\`, \`GiB\`. A path begins with \`/\`. Keys

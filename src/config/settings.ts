@@ -46,6 +46,11 @@ export class Block {
     return this.#refused.has(key);
   }
 
+  /** Something under this block was refused: it may have been meant as what is missing. */
+  get blamed(): boolean {
+    return this.#refused.size > 0;
+  }
+
   /** As read; `none` stays the word. Undefined when absent or refused. */
   value(key: string): Value | undefined {
     return this.settings.get(key)?.value;

@@ -141,6 +141,7 @@ class Walker {
   #collection(block: Block, entry: Entry, schema: SchemaNode, key: Key, path: string): void {
     const { kind } = key;
     const node = entry.value;
+    if (!isOfForm(kind, node)) block.refuse(entry.key);
     switch (kind.of) {
       case "block":
         block.blocks.set(entry.key, this.#block(key, node, path, schema, entry.place));
@@ -169,7 +170,10 @@ class Walker {
     const block = new Block(path, place);
     if (node.form === "map") this.fill(block, schema, node.entries);
     else if (node.form === "empty") this.fill(block, schema, []);
-    else this.#wrongForm(key, node, path);
+    else {
+      block.refuse("*");
+      this.#wrongForm(key, node, path);
+    }
     return block;
   }
 
@@ -177,7 +181,7 @@ class Walker {
     const remedy = `write ${wanted(key.kind)}`;
     const why = key.why === undefined ? "" : `: ${key.why}`;
     if (node.form === "scalar") {
-      const says = `is not ${wanted(key.kind)}${why}; ${remedy}`;
+      const says = `is a single value${why}; ${remedy}`;
       this.findings.add(node.place, path, says, node.text);
       return;
     }
@@ -246,7 +250,7 @@ class Walker {
       const says = "stands alone; write it as an item of a list, after a dash";
       this.findings.add(node.place, path, says, `!include ${node.text}`);
     } else if (node.form !== "empty") {
-      const as = node.form === "list" ? "a list" : "a text";
+      const as = node.form === "list" ? "a list" : "a single value";
       this.findings.add(node.place, path, `is ${as}; write a mapping of ${kind.noun} names`);
     }
     const named = new Map<string, Block>();
@@ -263,7 +267,9 @@ class Walker {
         named.set(entry.key, this.#namedThing(kind, entry, itemPath, schema));
       }
     }
-    if (named.size === 0 && kind.noun === "provider") {
+    const told = groups.length === 0 && node.form !== "empty" &&
+      !(node.form === "list" && node.items.length === 0);
+    if (named.size === 0 && kind.noun === "provider" && !told) {
       this.findings.add(place, path, `names no ${kind.noun}; write at least one`);
     }
     return [...named.values()];
@@ -442,7 +448,20 @@ function below(block: Block, key: string): string {
 function doorPath(path: string, door: Node, otherwise: string | undefined): string {
   const entry = door.form === "map" ? door.entries.find(({ key }) => key === "name") : undefined;
   const name = entry?.value.form === "scalar" ? entry.value.text : otherwise;
-  return name === undefined || path.endsWith(`.${name}`) ? path : `${path}[${name}]`;
+  return name === undefined || name === "" || path.endsWith(`.${name}`) ? path : `${path}[${name}]`;
+}
+
+/** Whether a collection can be read from `node` at all; what is wrong with it is found on the way. */
+function isOfForm(kind: Kind, node: Node): boolean {
+  switch (kind.of) {
+    case "block":
+      return node.form === "map" || node.form === "empty";
+    case "doors":
+    case "named":
+      return node.form !== "scalar" && !(node.form === "list" && node.items.length === 0);
+    default:
+      return true;
+  }
 }
 
 function takesInclude(kind: Kind): boolean {

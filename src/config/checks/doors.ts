@@ -33,7 +33,7 @@ export function checkDoors(settings: Settings, findings: Findings): void {
   for (const doors of [mqttDoors, operationsDoors, amqpDoors]) checkNames(doors, findings);
 
   const all = [...mqttDoors, ...operationsDoors, ...amqpDoors];
-  checkPorts(all, mqttDoors.length === 0, findings);
+  checkPorts(all, mqttDoors.length === 0 && !(mqtt !== undefined && isBlamed(mqtt)), findings);
   checkSockets(all, findings);
   for (const { block } of all) checkCertificateRule(block, findings);
   if (mqtt !== undefined) {
@@ -41,7 +41,7 @@ export function checkDoors(settings: Settings, findings: Findings): void {
     checkAccess(mqtt, mqttDoors, findings);
   }
   if (operations !== undefined) checkOperators(operations, operationsDoors, findings);
-  if (amqp !== undefined && amqpDoors.length === 0) {
+  if (amqp !== undefined && amqpDoors.length === 0 && !isBlamed(amqp)) {
     findings.add(amqp.place, amqp.path, "opens no door; write listen: with tcp: and an address");
   }
 }
@@ -175,9 +175,14 @@ function checkAccess(mqtt: Block, doors: readonly Door[], findings: Findings): v
   }
 }
 
+/** Whether the doors of this block may be missing because of what is reported already. */
+function isBlamed(block: Block): boolean {
+  return block.blamed || block.blocks.get("listen")?.blamed === true;
+}
+
 /** Beyond this machine only operators are answered (02b 9). */
 function checkOperators(operations: Block, doors: readonly Door[], findings: Findings): void {
-  if (doors.length === 0 && operations.blocks.get("listen")?.refused("ws") !== true) {
+  if (doors.length === 0 && !isBlamed(operations)) {
     const says = "opens no door; write listen: with tcp: or unix:, or remove the block";
     findings.add(operations.place, operations.path, says);
   }
