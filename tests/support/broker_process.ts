@@ -156,21 +156,27 @@ export class BrokerProcess {
   /** What the next start runs, before `--config`; undefined: the executable under test. */
   command: readonly string[] | undefined;
 
+  /** When a start is over, for a broker whose port is no plain TCP door. */
+  ready: (port: number) => Promise<boolean> = answers;
+
   private constructor(readonly place: Place, readonly configurationPath: string) {}
 
   /**
    * Writes the configuration and starts. Returns when it answers.
    * @param command what `BrokerProcess.command` is to be, of the broker's directory
+   * @param ready what `BrokerProcess.ready` is to be
    * @throws Error with the broker's output when it exits or stays deaf
    */
   static async start(
     text: (place: Place) => string,
     place = temporaryPlace(),
     command?: (directory: string) => readonly string[],
+    ready = answers,
   ) {
     const path = place.directory + "/saguin.yaml";
     const broker = new BrokerProcess(place, path);
     broker.command = command?.(place.directory);
+    broker.ready = ready;
     broker.configure(text);
     try {
       await broker.startAgain();
@@ -220,7 +226,7 @@ export class BrokerProcess {
     try {
       await until(`the broker on port ${this.port} to answer`, () => {
         if (!this.#alive) throw new Error("the broker exited");
-        return answers(this.port);
+        return this.ready(this.port);
       }, START_MS);
     } catch (error) {
       await this.kill();
