@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { ByteLink } from "../../src/mqtt/doors/byte_link.ts";
+import type { ByteLink } from "../../src/doors/byte_link.ts";
 import { OutputQueue } from "../../src/mqtt/output_queue.ts";
 import { ManualTime, quiet } from "../broker/rig.ts";
 
