@@ -62,6 +62,7 @@ bench: bin/saguin
 	$(DENO) run --allow-all --cached-only bench/publish.ts $(ARGS)
 	$(DENO) run --allow-all --cached-only bench/idle.ts $(ARGS)
 	$(DENO) run --allow-all --cached-only bench/doors.ts
+	$(DENO) run --allow-all --cached-only bench/amqp.ts
 	$(DENO) run --allow-all --cached-only bench/topics.ts
 	$(DENO) run --allow-all --cached-only bench/fanout.ts
 	$(DENO) run --allow-all --cached-only bench/queue.ts
@@ -73,6 +74,7 @@ bench-smoke: bin/saguin
 	$(DENO) run --allow-all --cached-only bench/publish.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/idle.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/doors.ts --smoke
+	$(DENO) run --allow-all --cached-only bench/amqp.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/topics.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/fanout.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/queue.ts --smoke
