@@ -2,12 +2,12 @@
 #
 #   make run      start the broker with fixtures/quickstart.yaml on port 1883
 #   make test     unit, contract, wire and crash tests
-#   make build    executables in dist/
+#   make build    executables in dist/; make deb  packages of them
 #   make ci       what .ci/run calls: check, test, interop, bench-smoke
 #
 # The first target that needs them fetches the pinned Deno and the locked dependencies; afterwards
 # nothing here goes to the network, except `interop` and `bench` for clients, `build` for the runtimes of
-# other machines, and `build` for tools (packaging/tools.sh).
+# other machines, and `build` and `deb` for tools (packaging/tools.sh).
 
 DENO_VERSION := 2.9.6
 
@@ -28,14 +28,14 @@ TESTS = $(shell grep -rl --include='*.ts' --exclude-dir=support --exclude-dir=in
 	'Deno\.test' tests)
 TYPED = $(wildcard main.ts) $(shell find src tests bench packaging -name '*.ts')
 
-# What `build` is of: names of packaging/targets.ts with commas. KIND is compiled or portable;
+# What `build` and `deb` are of: names of packaging/targets.ts with commas. KIND is compiled or portable;
 # empty is what the machine has the base for (packaging/build.ts).
 LINUX := linux-x86_64,linux-arm64
 TARGETS := $(LINUX),macos-x86_64,macos-arm64
 KIND :=
 comma := ,
 
-.PHONY: run test check interop bench bench-smoke campaign build ci clean dependencies
+.PHONY: run test check interop bench bench-smoke campaign build deb ci clean dependencies
 
 run: bin/saguin run/saguin.yaml
 	exec bin/saguin --config run/saguin.yaml
@@ -90,6 +90,11 @@ campaign: bin/saguin
 build: dependencies
 	packaging/tools.sh $(subst $(comma), ,$(TARGETS))
 	$(DENO) run --allow-all --cached-only packaging/build.ts --targets '$(TARGETS)' --kind '$(KIND)'
+
+deb: TARGETS := $(LINUX)
+deb: build
+	packaging/tools.sh deb
+	$(DENO) run --allow-all --cached-only packaging/deb.ts --targets '$(TARGETS)'
 
 ci: check test interop bench-smoke
 
