@@ -19,7 +19,7 @@ import {
 } from "./publish.ts";
 import { Reason, type ReasonCode, type Refusal } from "./reason.ts";
 import type { Channel, Route } from "./routes.ts";
-import type { Session } from "./session.ts";
+import { InboundExchanges, type Session } from "./session.ts";
 
 /** Where a held publish goes when it is released: where its PUBLISH placed it (D5.7). */
 export interface HoldPlace {
@@ -51,6 +51,10 @@ export interface Exchange {
   retained: boolean;
   /** Shared groups over its channel have their copy already (D9.5). */
   copied: boolean;
+}
+
+function exchangesOf(session: Session): InboundExchanges {
+  return session.exchanges ??= new InboundExchanges();
 }
 
 function newExchange(packetId: number, place: HoldPlace, state: Exchange["state"]): Exchange {
@@ -99,7 +103,7 @@ export class ExactlyOnce {
     answerer: Answerer,
     token: number,
   ): void {
-    const repeated = session.inbound.get(packetId);
+    const repeated = session.exchanges?.held.get(packetId);
     if (repeated !== undefined) {
       // A repeat is answered again, and held once (D5.9).
       if (repeated.state === "holding") repeated.repeats.push(token);
@@ -119,7 +123,7 @@ export class ExactlyOnce {
       channel,
     };
     const exchange = newExchange(packetId, place, "holding");
-    session.inbound.set(packetId, exchange);
+    exchangesOf(session).held.set(packetId, exchange);
     place.provider.submit(
       new HoldEntry(
         this,
@@ -162,7 +166,7 @@ export class ExactlyOnce {
     const tokens = [token, ...exchange.repeats];
     exchange.repeats = [];
     if (failure !== undefined) {
-      session.inbound.delete(exchange.packetId);
+      session.exchanges?.held.delete(exchange.packetId);
       for (const each of tokens) {
         this.publisher.failed(message.topic, session.clientId, answerer, each, failure);
       }
@@ -182,8 +186,9 @@ export class ExactlyOnce {
   #armExpiry(session: Session, exchange: Exchange): void {
     const leftMs = exchange.expiresAt - this.context.clock.monotonic();
     exchange.expiry = this.context.timers.after(leftMs, () => {
-      if (session.inbound.get(exchange.packetId) !== exchange || exchange.state !== "held") return;
-      session.inbound.delete(exchange.packetId);
+      const present = session.exchanges?.held.get(exchange.packetId);
+      if (present !== exchange || exchange.state !== "held") return;
+      session.exchanges?.held.delete(exchange.packetId);
       this.leave(session.clientId, [this.#abandoning(session, exchange)]);
     });
   }
@@ -191,7 +196,7 @@ export class ExactlyOnce {
   /** A hold found at the start, with the session it belongs to (D5.16). */
   restore(session: Session, packetId: number, place: HoldPlace, heldAt: Nanoseconds): void {
     const exchange = newExchange(packetId, place, "held");
-    session.inbound.set(packetId, exchange);
+    exchangesOf(session).held.set(packetId, exchange);
     const waitedMs = Number((this.context.clock.wall() - heldAt) / NANOSECONDS_PER_MS);
     this.#expireIn(session, exchange, this.policy.expiresAfterMs - Math.max(0, waitedMs));
   }
@@ -203,16 +208,18 @@ export class ExactlyOnce {
    * refusal when too many exchanges are open. It is no record, so nothing of it outlives the broker.
    */
   apply(session: Session, packetId: number): boolean | Refusal {
-    if (session.applied.has(packetId)) return false;
+    if (session.exchanges?.applied.has(packetId)) return false;
     const refusal = this.#tooMany(session);
     if (refusal !== undefined) return refusal;
-    session.applied.add(packetId);
+    exchangesOf(session).applied.add(packetId);
     return true;
   }
 
   #tooMany(session: Session): Refusal | undefined {
     const { maxInflightPerClient } = this.policy;
-    if (session.inbound.size + session.applied.size < maxInflightPerClient) return undefined;
+    const { exchanges } = session;
+    if (exchanges === undefined) return undefined;
+    if (exchanges.held.size + exchanges.applied.size < maxInflightPerClient) return undefined;
     return {
       code: Reason.QuotaExceeded,
       reason:
@@ -225,9 +232,9 @@ export class ExactlyOnce {
 
   /** A PUBREL: the record is written, and only then is PUBCOMP due (D5.3, D5.6). */
   release(session: Session, packetId: number): Promise<Release> {
-    const exchange = session.inbound.get(packetId);
+    const exchange = session.exchanges?.held.get(packetId);
     if (exchange === undefined || exchange.state === "holding") {
-      const known = session.applied.delete(packetId);
+      const known = session.exchanges?.applied.delete(packetId) === true;
       return Promise.resolve({ code: known ? Reason.Success : Reason.PacketIdentifierNotFound });
     }
     return exchange.releasing ??= this.#release(session, exchange);
@@ -238,7 +245,7 @@ export class ExactlyOnce {
     exchange.expiry?.cancel();
     try {
       const code = await this.#write(session, exchange);
-      session.inbound.delete(exchange.packetId);
+      session.exchanges?.held.delete(exchange.packetId);
       return { code };
     } catch (error) {
       exchange.state = "held";
@@ -325,10 +332,11 @@ export class ExactlyOnce {
 
   /** The session ends: the writes by which everything it holds goes with it, counted (D6.19). */
   sessionEnded(session: Session): (() => Promise<void>)[] {
-    const exchanges = [...session.inbound.values()].filter(({ state }) => state === "held");
-    session.inbound.clear();
-    session.applied.clear();
-    return exchanges.map((exchange) => this.#abandoning(session, exchange));
+    const { exchanges } = session;
+    if (exchanges === undefined) return [];
+    session.exchanges = undefined;
+    return [...exchanges.held.values()].filter(({ state }) => state === "held")
+      .map((exchange) => this.#abandoning(session, exchange));
   }
 
   #abandoning({ clientId }: Session, exchange: Exchange): () => Promise<void> {

@@ -64,6 +64,14 @@ export interface SessionOptions {
   readonly queueBytes: number;
 }
 
+/** What one session has begun at QoS 2 and not ended. */
+export class InboundExchanges {
+  /** Publishes not yet released, by packet identifier. */
+  readonly held = new Map<number, Exchange>();
+  /** Requests to control topics that were carried out and whose PUBREL is to come. */
+  readonly applied = new Set<number>();
+}
+
 /**
  * A client's session: subscriptions, window, and the sources that deliver to it. It outlives
  * connections when it is durable; the registry (`sessions.ts`) decides who owns it.
@@ -112,10 +120,8 @@ export class Session {
   ready: Promise<boolean> = NOTHING_LEFT;
   /** Positions that the session it replaced held and that retention had not passed (D11.18). */
   inherited: ReadonlyMap<AppendChannel, Offset> | undefined;
-  /** Inbound QoS 2 exchanges not yet released, by packet identifier. */
-  readonly inbound = new Map<number, Exchange>();
-  /** Requests to control topics carried out at QoS 2 whose PUBREL is to come. */
-  readonly applied = new Set<number>();
+  /** Of the client's own QoS 2 publishes; most sessions never send one. */
+  exchanges: InboundExchanges | undefined;
   readonly queueBytes: number;
   readonly window: Window;
   /** Charged for deliveries that wait outside the window, over all of their paths (D8.14). */

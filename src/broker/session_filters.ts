@@ -33,8 +33,9 @@ export class SessionFilters {
   partitioned = 0;
   /** Moves with every change: a read begun before it is read again (S19). */
   version = 0;
-  readonly #several = new Set<string>();
-  readonly #grants = new Map<string, TopicGrants>();
+  /** Made when there is something to keep: many sessions only publish. */
+  #several: Set<string> | undefined;
+  #grants: Map<string, TopicGrants> | undefined;
   /** Once they are many; shared filters and names of queues are in it and match no topic. */
   #tree: SubscriptionTree<string, string> | undefined;
 
@@ -47,7 +48,7 @@ export class SessionFilters {
     this.#forgetSlice(filter);
     if (subscription.partitions !== undefined) this.partitioned++;
     this.subscriptions.set(filter, subscription);
-    if (several) this.#several.add(filter);
+    if (several) (this.#several ??= new Set()).add(filter);
     this.#tree?.add(filter, filter, filter);
     if (this.#tree === undefined && this.subscriptions.size > SCANNED_FILTERS) this.#plant();
     this.changed();
@@ -62,7 +63,7 @@ export class SessionFilters {
   remove(filter: string): boolean {
     this.#forgetSlice(filter);
     if (!this.subscriptions.delete(filter)) return false;
-    this.#several.delete(filter);
+    this.#several?.delete(filter);
     this.#tree?.remove(filter, filter);
     this.changed();
     return true;
@@ -75,18 +76,19 @@ export class SessionFilters {
   /** What was granted is no longer to be relied on. */
   changed(): void {
     this.version++;
-    this.#grants.clear();
+    this.#grants?.clear();
   }
 
   /** What the filters grant of `message`; undefined for nothing. `own`: the session published it. */
   grant(message: Message, own: boolean): Grant | undefined {
     const { topic } = message;
-    let grants = this.#grants.get(topic);
+    const known = this.#grants ??= new Map();
+    let grants = known.get(topic);
     if (grants === undefined) {
-      if (this.#grants.size >= CACHED_TOPICS) this.#grants.clear();
+      if (known.size >= CACHED_TOPICS) known.clear();
       const matching = this.#matching(topic);
       grants = { others: this.#combine(matching, false), own: this.#combine(matching, true) };
-      this.#grants.set(topic, grants);
+      known.set(topic, grants);
     }
     return own ? grants.own : grants.others;
   }
@@ -117,7 +119,7 @@ export class SessionFilters {
       if (qos === undefined || subscription.qos > qos) qos = subscription.qos;
       if (subscription.retainAsPublished) retainAsPublished = true;
       if (subscription.identifier !== undefined) identifiers.push(subscription.identifier);
-      if (this.#several.has(subscription.filter)) several = true;
+      if (this.#several?.has(subscription.filter)) several = true;
     }
     if (qos === 2 && this.deniesExactlyOnce()) qos = 1;
     return qos === undefined ? undefined : { qos, retainAsPublished, identifiers, several };

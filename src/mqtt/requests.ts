@@ -118,7 +118,7 @@ export class Requests {
     if (refusal !== undefined) {
       broker.publisher.countRefusal(request.topic, session.clientId, refusal);
       // A PUBREC that refuses ends the exchange (MQTT 5 4.3.3).
-      session.applied.delete(packetId);
+      session.exchanges?.applied.delete(packetId);
     }
     this.answers.answered(token, refusal);
   }

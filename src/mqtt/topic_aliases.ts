@@ -7,7 +7,8 @@ export const TOPIC_ALIAS_MAXIMUM = 16;
 
 /** The Topic Aliases of one connection, inbound (MQTT 5 3.3.2.3.4). None is ever used outbound. */
 export class TopicAliases {
-  readonly #topics = new Map<number, string>();
+  /** Made by the first alias; most clients use none. */
+  #topics: Map<number, string> | undefined;
 
   /** The packet with its topic, or why the connection ends. */
   resolve(packet: PublishPacket): PublishPacket | Ending {
@@ -20,10 +21,10 @@ export class TopicAliases {
       };
     }
     if (packet.topic !== "") {
-      this.#topics.set(topicAlias, packet.topic);
+      (this.#topics ??= new Map()).set(topicAlias, packet.topic);
       return packet;
     }
-    const topic = this.#topics.get(topicAlias);
+    const topic = this.#topics?.get(topicAlias);
     if (topic !== undefined) return { ...packet, topic };
     return {
       code: Reason.ProtocolError,

@@ -199,8 +199,8 @@ function totals(sessions: Iterable<Session>, slicing: Session[]): SessionTotals 
     subscriptions += session.subscriptions.size;
     queuedMessages += session.window.size + session.live.length + (session.log?.length ?? 0);
     queuedBytes += session.window.bytes + session.waitingBytes;
-    if (session.inbound.size > 0) {
-      for (const { state } of session.inbound.values()) if (state !== "holding") held++;
+    if (session.exchanges !== undefined) {
+      for (const { state } of session.exchanges.held.values()) if (state !== "holding") held++;
     }
     if (session.partitioned > 0) slicing.push(session);
   }
