@@ -7,6 +7,7 @@ export const SCOPED_ROUTES: readonly string[] = [
   "/v1/operations/acl",
   "/v1/operations/config",
   "/v1/operations/consumers",
+  "/v1/operations/ingest",
   "/v1/operations/overview",
   "/v1/operations/position-lost",
   "/v1/operations/queues",
@@ -15,8 +16,8 @@ export const SCOPED_ROUTES: readonly string[] = [
   "/v1/operations/users",
 ];
 
-/** A route of this one names a queue in one level more. */
-const QUEUES = "/v1/operations/queues";
+/** Routes with a name in one level more, of a queue or of a table. */
+const NAMING: readonly string[] = ["/v1/operations/ingest", "/v1/operations/queues"];
 
 /** Reads the comma list of a third field; the fault is the end of a sentence. */
 export function readScopes(text: string): readonly string[] | { readonly fault: string } {
@@ -39,7 +40,9 @@ export function readScopes(text: string): readonly string[] | { readonly fault: 
 
 function isServed(scope: string): boolean {
   if (SCOPED_ROUTES.some((route) => scopeCovers(scope, route))) return true;
-  return scope.startsWith(`${QUEUES}/`) && /^[A-Za-z0-9_.-]+$/.test(scope.slice(QUEUES.length + 1));
+  return NAMING.some((route) =>
+    scope.startsWith(`${route}/`) && /^[A-Za-z0-9_.-]+$/.test(scope.slice(route.length + 1))
+  );
 }
 
 /**

@@ -146,7 +146,7 @@ export class Broker {
 
   /**
    * Opens every provider and brings back what it keeps. `access`: what an ACL file grants; without it,
-   * everybody may do everything.
+   * everybody may do everything. `join`: whoever takes part in publishing, before the first Will.
    * @throws StorageFailure; every provider opened before it is closed again
    */
   static async open(
@@ -154,6 +154,7 @@ export class Broker {
     configuration: Configuration,
     providers: ReadonlyMap<string, Provider>,
     access = new AccessControl(configuration, undefined),
+    join: (broker: Broker) => void = () => {},
   ): Promise<Broker> {
     const opened: Provider[] = [];
     try {
@@ -162,6 +163,7 @@ export class Broker {
         opened.push(provider);
       }
       const broker = new Broker(context, configuration, providers, access);
+      join(broker);
       await broker.#restore();
       return broker;
     } catch (error) {
@@ -431,5 +433,6 @@ export function providersInUse(configuration: Configuration): Set<string> {
     configuration.session.storage,
     configuration.retained.storage,
     ...configuration.amqp === undefined ? [] : [configuration.amqp.storage],
+    ...configuration.ingest === undefined ? [] : [configuration.ingest.storage],
   ]);
 }

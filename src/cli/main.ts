@@ -104,7 +104,7 @@ function load(file: string, on: Dependencies): Loaded | undefined {
   return { ...loading, credentials, findings: findings.empty ? "" : findings.report(file) };
 }
 
-/** The findings, or the channels; with `output` the whole document, and the channels beside it. */
+/** The findings, or a summary; with `output` the whole document, and the summary beside it. */
 function checkConfig(file: string, output: boolean, on: Dependencies): number {
   const loaded = load(file, on);
   if (loaded === undefined) return REFUSED;
@@ -125,6 +125,12 @@ function summaryOf(file: string, configuration: Configuration): string {
   for (const channel of configuration.channels) {
     const derived = channel.type === "append" && channel.deadLetterOf !== undefined;
     if (!derived) summary += `channel "${channel.name}" (${channel.type})\n`;
+  }
+  for (const { name, address } of configuration.amqp?.doors ?? []) {
+    summary += `AMQP listener "${plain(name)}" (${plain(address.text)})\n`;
+  }
+  for (const { filter, table } of configuration.ingest?.routes ?? []) {
+    summary += `ingest "${plain(filter)}": into table ${table}\n`;
   }
   return summary;
 }

@@ -6,7 +6,7 @@ import type { Timers } from "../platform/timers.ts";
 import type { Provider } from "../storage/contract.ts";
 import { MemoryProvider } from "../storage/memory/provider.ts";
 import { FileDirectory } from "../storage/snapshot/directory.ts";
-import { SqliteProvider } from "../storage/sqlite/provider.ts";
+import { SqliteProvider, type SqliteProviderOptions } from "../storage/sqlite/provider.ts";
 
 export interface ProviderSurroundings {
   readonly clock: Clock;
@@ -30,9 +30,13 @@ export function makeProviders(
   const used = providersInUse(configuration);
   const providers = new Map<string, Provider>();
   for (const [name, settings] of configuration.storage.providers) {
-    const amqp = configuration.amqp?.storage === name;
-    if (used.has(name)) providers.set(name, make(settings, reserveBytes, amqp, surroundings));
-    else {surroundings.log.info("a storage provider is configured and keeps nothing", {
+    if (used.has(name)) {
+      const extensions = {
+        amqp: configuration.amqp?.storage === name,
+        ingest: configuration.ingest?.storage === name ? configuration.ingest.tables : [],
+      };
+      providers.set(name, make(settings, reserveBytes, extensions, surroundings));
+    } else {surroundings.log.info("a storage provider is configured and keeps nothing", {
         provider: name,
       });}
   }
@@ -64,7 +68,7 @@ function saySumOfMemory(inUse: readonly ProviderConfiguration[], log: Log): void
 function make(
   settings: ProviderConfiguration,
   reserveBytes: number,
-  amqp: boolean,
+  extensions: Pick<SqliteProviderOptions, "amqp" | "ingest">,
   surroundings: ProviderSurroundings,
 ): Provider {
   const { clock, timers, log, revision, spawn, onFatal } = surroundings;
@@ -95,7 +99,7 @@ function make(
     timers,
     log,
     revision,
-    amqp,
+    ...extensions,
     spawn,
     onFatal,
   });

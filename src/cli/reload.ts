@@ -47,7 +47,7 @@ export function reload(file: string, parts: readonly Prepare[], log: Log): void 
     return;
   }
   for (const change of changes) change.apply();
-  log.info("reloaded; addresses, channels, limits and storage change with a restart only", {
+  log.info("reloaded; addresses, channels, routes, limits and storage change with a restart only", {
     file,
   });
   for (const change of changes) change.report(log);

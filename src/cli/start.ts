@@ -74,6 +74,9 @@ export async function startBroker(
       identities,
       { clock, timers, log },
     );
+  const ingest = configuration.ingest === undefined
+    ? undefined
+    : new (await import("./ingest.ts")).IngestService(configuration.ingest);
   const parts = [
     ...doors.map(reloadDoor),
     ...operations === undefined ? [] : [() => operations.reread()],
@@ -94,8 +97,15 @@ export async function startBroker(
       spawn,
       onFatal: (error) => stop.fail(error),
     });
-    const broker = await Broker.open(context, configuration, providers, identities.access);
+    const broker = await Broker.open(
+      context,
+      configuration,
+      providers,
+      identities.access,
+      (made) => ingest?.join(made, providers),
+    );
     await amqp?.open(broker, providers);
+    await ingest?.start();
     stop.listen();
     if (configuration.pidFile !== undefined) writePidFile(configuration.pidFile);
     const admission = new Admission(configuration.limits.maxConnections);
@@ -108,11 +118,13 @@ export async function startBroker(
       version: VERSION,
       startedAt,
       timers,
-      extensions: amqp?.families,
+      extensions: [...amqp?.families ?? [], ...ingest?.families ?? []],
+      ingest: ingest?.store,
     });
     log.info("the broker is running", { version: VERSION, revision: REVISION, pid: Deno.pid });
     const code = await stop.requested;
     operations?.stop();
+    ingest?.stop();
     const whole = await shutDown(broker, doors, amqp, log);
     if (configuration.pidFile !== undefined) removePidFile(configuration.pidFile);
     log.info("the broker has stopped");
@@ -121,6 +133,7 @@ export async function startBroker(
     stop.close();
     for (const door of doors) door.stopAccepting();
     amqp?.stopAccepting();
+    ingest?.stop();
     operations?.stop();
     timers.stop();
   }

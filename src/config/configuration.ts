@@ -25,6 +25,8 @@ export interface Configuration {
   readonly limits: Limits;
   /** Undefined: AMQP does not listen and costs nothing. */
   readonly amqp: AmqpConfiguration | undefined;
+  /** Undefined: no publish becomes a row of a table, and it costs nothing. */
+  readonly ingest: IngestConfiguration | undefined;
   /**
    * Every channel in ascending order of its name's UTF-16 code units, each queue followed directly by
    * its derived dead-letter channel. The order carries no meaning for routing.
@@ -152,6 +154,31 @@ export interface AmqpConfiguration {
   readonly publishBatch: number;
   readonly outboundHighWater: number;
   readonly crossing: boolean;
+}
+
+export interface IngestConfiguration {
+  /** A sqlite provider. */
+  readonly storage: string;
+  readonly includeAmqp: boolean;
+  /** At least one, in the order of the file. */
+  readonly routes: readonly IngestRoute[];
+  /** Every table that a route names, in the order of the first one that does. */
+  readonly tables: readonly IngestTableConfiguration[];
+}
+
+export interface IngestRoute {
+  /** A plain filter. */
+  readonly filter: string;
+  readonly table: string;
+}
+
+export interface IngestTableConfiguration {
+  readonly name: string;
+  /** Dotted keys of the payload that are columns, with their types. */
+  readonly columns: ReadonlyMap<string, "TEXT" | "REAL" | "INTEGER">;
+  /** Of those, the ones with an index. */
+  readonly index: readonly string[];
+  readonly retentionPeriodMs: number | undefined;
 }
 
 // ----------------------------------------------------------------------------------------- storage

@@ -2,6 +2,7 @@
 import { checkAmqp } from "./checks/amqp.ts";
 import { checkChannels } from "./checks/channels.ts";
 import { checkDoors } from "./checks/doors.ts";
+import { checkIngest } from "./checks/ingest.ts";
 import { checkLimits } from "./checks/limits.ts";
 import { checkStorage } from "./checks/storage.ts";
 import type { Configuration } from "./configuration.ts";
@@ -46,6 +47,7 @@ export function loadConfiguration(
   checkChannels(settings, findings);
   checkDoors(settings, findings);
   checkAmqp(settings, findings);
+  checkIngest(settings, findings);
   if (!findings.empty) {
     if (openFiles) new NamedFiles(settings).check(surroundings.readFile, findings);
     return { findings: findings.report(path) };

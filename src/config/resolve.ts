@@ -5,6 +5,7 @@ import { isFault } from "../topics/filter.ts";
 import type { LogLevel } from "../platform/log.ts";
 import { parseAddress } from "./address.ts";
 import { type Door, doorsOf } from "./checks/doors.ts";
+import { columnsOf } from "./checks/ingest.ts";
 import { cleanPath } from "./checks/storage.ts";
 import type {
   AmqpConfiguration,
@@ -12,6 +13,8 @@ import type {
   BackoffConfiguration,
   Channel,
   Configuration,
+  IngestConfiguration,
+  IngestRoute,
   Limits,
   MqttConfiguration,
   MqttDoor,
@@ -62,6 +65,7 @@ export function resolve(settings: Settings, file: string): Configuration {
     },
     limits: resolveLimits(broker.block("limits")),
     amqp: resolveAmqp(broker),
+    ingest: resolveIngest(settings.blocks.get("ingest"), storage),
     channels: resolveChannels(settings.list("channels"), storage),
   };
 }
@@ -127,6 +131,37 @@ function resolveAmqp(broker: Block): AmqpConfiguration | undefined {
     publishBatch: number(amqp, "publish_batch"),
     outboundHighWater: number(amqp, "outbound_high_water"),
     crossing: amqp.flag("crossing") === true,
+  };
+}
+
+/** What routes say of one table belongs together, whichever of them says it. */
+function resolveIngest(ingest: Block | undefined, storage: Block): IngestConfiguration | undefined {
+  if (ingest === undefined) return undefined;
+  const blocks = ingest.list("routes");
+  const routes = blocks.map((block): IngestRoute => ({
+    filter: text(block, "filter"),
+    table: text(block, "table"),
+  }));
+  const names = new Set(routes.map(({ table }) => table));
+  return {
+    storage: text(ingest, "storage"),
+    includeAmqp: ingest.flag("include_amqp") === true,
+    routes,
+    tables: [...names].map((name) => {
+      const of = blocks.filter((block) => block.text("table") === name);
+      const saying = (key: string) => of.find((block) => block.settings.has(key)) ?? of[0];
+      return {
+        name,
+        columns: columnsOf(saying("columns")),
+        index: saying("index").texts("index"),
+        retentionPeriodMs: retention(
+          saying("retention_period"),
+          "retention_period",
+          storage,
+          "default_retention_period",
+        ),
+      };
+    }),
   };
 }
 

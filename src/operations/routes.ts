@@ -3,6 +3,7 @@ import type { Credentials } from "../auth/credentials.ts";
 import type { Broker } from "../broker/broker.ts";
 import type { Configuration } from "../config/configuration.ts";
 import type { Settings } from "../config/settings.ts";
+import type { IngestStore } from "../storage/ingest.ts";
 import { health } from "./health.ts";
 import { textResponse } from "./http/message.ts";
 import type { Family } from "./metrics/exposition.ts";
@@ -14,6 +15,7 @@ import { Surveyor } from "./survey.ts";
 import { acl } from "./v1/acl.ts";
 import { ConfigRoute } from "./v1/config.ts";
 import { consumers } from "./v1/consumers.ts";
+import { IngestRoute } from "./v1/ingest.ts";
 import { Overview } from "./v1/overview.ts";
 import { positionLost } from "./v1/position_lost.ts";
 import { queue } from "./v1/queues.ts";
@@ -34,6 +36,8 @@ export interface RouteParts {
   readonly timers: { readonly fired: number; readonly lateMs: number };
   /** Metrics of doors that are there by configuration only, behind the catalogue. */
   readonly extensions?: readonly Family<Scrape>[];
+  /** The ingest tables; undefined where there are none. */
+  readonly ingest?: IngestStore;
 }
 
 /** @param minScrapeIntervalMs `broker.operations.min_scrape_interval` */
@@ -55,6 +59,7 @@ export function routesOf(parts: RouteParts, minScrapeIntervalMs: number): Routes
     startedAt,
   });
   const config = new ConfigRoute(parts.settings);
+  const ingest = new IngestRoute(parts.ingest);
   const page = pageResponse();
   return new Map<string, Route>([
     ["/", { methods: ["GET", "HEAD"], answer: () => page }],
@@ -67,6 +72,7 @@ export function routesOf(parts: RouteParts, minScrapeIntervalMs: number): Routes
     listing("acl", ({ query }) => acl(credentials().acl, query)),
     listing("config", ({ query }) => config.answer(query)),
     listing("consumers", () => consumers(broker.channels)),
+    listing("ingest/", ({ query }, rest) => ingest.answer(named(rest), query)),
     listing("overview", () => overview.answer()),
     listing("position-lost", () => positionLost(counters.positionLosses)),
     listing("queues/", (_request, rest) => {

@@ -16,11 +16,6 @@ export interface IngestTable {
   readonly index: readonly string[];
 }
 
-/** The column of a payload key: `pos.lat` is `pos_lat`. */
-export function columnName(key: string): string {
-  return key.replaceAll(".", "_");
-}
-
 /** A publish as a row of a table: a publish row like the others, so one transaction with them (N9). */
 export interface IngestRow {
   readonly kind: "ingest";
@@ -36,11 +31,25 @@ export interface IngestRow {
 export interface IngestCondition {
   readonly column: string;
   readonly is: "=" | ">=" | "<=" | ">" | "<";
-  readonly value: string | number;
+  readonly value: string | number | bigint;
+}
+
+/** A place among the rows of a table, which are read from the newest on. */
+export interface IngestPlace {
+  /** Epoch ms. */
+  readonly receivedAt: number;
+  readonly id: number;
 }
 
 export interface IngestQuery {
   readonly table: number;
+  readonly topic?: string;
+  /** Received at or after, and before; epoch ms. */
+  readonly from?: number;
+  readonly to?: number;
+  /** Only what comes behind it. */
+  readonly before?: IngestPlace;
+  /** On columns of the configuration. */
   readonly conditions: readonly IngestCondition[];
   readonly limit: number;
 }
@@ -51,21 +60,26 @@ export interface IngestedRow {
   /** Epoch ms. */
   readonly receivedAt: number;
   readonly messageId: string | null;
-  /** JSON. */
   readonly doc: string;
+  /** False where another program wrote something else than JSON. */
+  readonly isJson: boolean;
 }
 
 export interface IngestAnswer {
   /** Newest first. */
   readonly rows: readonly IngestedRow[];
-  /** Whether the limit, or the size of an answer, left some out. */
-  readonly more: boolean;
+  /**
+   * Where the search ended before the table did: at the limit, or at the bound of size or time of an
+   * answer. Undefined when there is no more.
+   */
+  readonly next: IngestPlace | undefined;
 }
 
 /** All calls reject with StorageFailure. */
 export interface IngestStore {
   readonly tables: readonly IngestTable[];
-  /** Deletes the oldest rows received before `before` (epoch ms). True: there may be more. */
-  trim(table: number, before: number): Promise<boolean>;
+  /** Deletes some of the rows received before `before` (epoch ms), the oldest; how many, 0 at the end. */
+  trim(table: number, before: number): Promise<number>;
+  /** One at a time, in pieces, so that nothing else waits for long. */
   query(query: IngestQuery): Promise<IngestAnswer>;
 }

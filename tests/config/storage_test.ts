@@ -65,6 +65,7 @@ Deno.test("02b 3.3 to 3.5 the least configuration has every default of the table
     share: { expiresAfterMs: undefined },
     session: { storage: "disk", ackCommitIntervalMs: 200 },
     amqp: undefined,
+    ingest: undefined,
     operations: undefined,
     limits: {
       maxMessageSize: 1_048_576,

@@ -73,6 +73,8 @@ export class OperationsHouse implements AsyncDisposable {
       version: "1.2.3",
       startedAt: time.monotonic(),
       timers: this.clockwork,
+      extensions: house.ingest?.families,
+      ingest: house.ingest?.store,
     }, SCRAPE_MS);
     const router = new Router(routes, new PasswordChecker(), log);
     this.#door.serve((request, peer) =>

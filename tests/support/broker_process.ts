@@ -44,6 +44,8 @@ export interface Parts {
   readonly broker?: string;
   /** The lines below `channels:`, not indented; absent leaves every topic to broadcast. */
   readonly channels?: string;
+  /** The lines below `ingest:`, not indented. */
+  readonly ingest?: string;
 }
 
 /** A configuration file's text: one TCP door on loopback, one provider, keep everything. */
@@ -72,6 +74,7 @@ export function configurationText(place: Place, parts: Parts = {}): string {
   if (parts.limits !== undefined) lines.push("  limits:", indented(parts.limits, 4));
   if (parts.broker !== undefined) lines.push(indented(parts.broker, 2));
   if (parts.channels !== undefined) lines.push("channels:", indented(parts.channels, 2));
+  if (parts.ingest !== undefined) lines.push("ingest:", indented(parts.ingest, 2));
   return lines.join("\n") + "\n";
 }
 

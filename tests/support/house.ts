@@ -14,6 +14,7 @@ import { Broker } from "../../src/broker/broker.ts";
 import type { Context } from "../../src/broker/context.ts";
 import { Counters } from "../../src/broker/counters.ts";
 import { AckDrain } from "../../src/broker/drain.ts";
+import { IngestService } from "../../src/cli/ingest.ts";
 import { makeProviders } from "../../src/cli/providers.ts";
 import type { Configuration } from "../../src/config/configuration.ts";
 import { loadConfiguration } from "../../src/config/load.ts";
@@ -48,6 +49,8 @@ export class House implements AsyncDisposable {
   readonly faults = new Faults();
   broker!: Broker;
   configuration!: Configuration;
+  /** Undefined where none is configured. */
+  ingest: IngestService | undefined;
   providers!: ReadonlyMap<string, Provider>;
   #door!: Door;
   #storageTimers!: HeapTimers;
@@ -104,7 +107,16 @@ export class House implements AsyncDisposable {
       ackCommitIntervalMs: this.configuration.session.ackCommitIntervalMs,
       drain: new AckDrain(this.configuration.session.ackCommitIntervalMs, this.time, this.log),
     };
-    this.broker = await Broker.open(context, this.configuration, this.providers);
+    const { configuration, providers } = this;
+    this.ingest = configuration.ingest && new IngestService(configuration.ingest);
+    this.broker = await Broker.open(
+      context,
+      configuration,
+      providers,
+      undefined,
+      (broker) => this.ingest?.join(broker, providers),
+    );
+    await this.ingest?.start();
     this.#watch();
     const [door] = this.configuration.mqtt.doors;
     if (door.kind !== "tcp") throw new Error("a house has one tcp door");
@@ -183,6 +195,7 @@ export class House implements AsyncDisposable {
     this.#open = false;
     this.faults.clear();
     this.#door.stopAccepting();
+    this.ingest?.stop();
     await this.broker.stopSessions();
     await this.#door.drain(500);
     await this.broker.close();

@@ -4,5 +4,4 @@
  */
 export const NOT_BUILT: readonly string[] = [
   "bridges",
-  "ingest",
 ];

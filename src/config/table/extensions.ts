@@ -84,7 +84,7 @@ export const EXTENSION_KEYS: readonly Key[] = [
     doc: "Whether amq.topic and MQTT topics see each other's publishes.",
   },
 
-  { path: "ingest", kind: optionalBlock, doc: "Copies of publishes as rows of SQL tables." },
+  { path: "ingest", kind: optionalBlock, doc: "Publishes as rows of SQL tables; absent, none." },
   {
     path: "ingest.storage",
     kind: provider,
@@ -109,14 +109,18 @@ export const EXTENSION_KEYS: readonly Key[] = [
     path: "ingest.routes.retention_period",
     kind: seconds("1s", undefined, "keep everything"),
     default: { says: "broker.storage.default_retention_period" },
-    doc: "Age at which rows are deleted.",
+    doc: "Age at which rows of the table are deleted.",
   },
   {
     path: "ingest.routes.columns",
     kind: { of: "words", noun: "a column type", words: ["TEXT", "REAL", "INTEGER"] },
-    doc: "Payload keys that become columns, with their types.",
+    doc: "Payload keys that become columns, dots for nesting, with their types.",
   },
-  { path: "ingest.routes.index", kind: { of: "texts" }, doc: "Columns with an index." },
+  {
+    path: "ingest.routes.index",
+    kind: { of: "texts" },
+    doc: "Which of the columns have an index.",
+  },
 ];
 
 /** A route in one string is split at its last colon: a topic level may hold one. */

@@ -1,7 +1,7 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { IngestTable } from "../ingest.ts";
 import { documentOf } from "./ingest_document.ts";
-import { quoted } from "./ingest_names.ts";
+import { quoted } from "../../config/ingest_names.ts";
 import type { Unpacker } from "./packing.ts";
 
 /** Rows one trim takes in one transaction. */
@@ -41,8 +41,8 @@ export class IngestRows {
     );
   }
 
-  /** Deletes the oldest rows received before `before`. True: there may be more. */
-  trim(table: number, before: number): boolean {
-    return Number(this.#trims[table].run(before).changes) >= TRIM_ROWS;
+  /** Deletes the oldest rows received before `before`, at most `TRIM_ROWS`; how many. */
+  trim(table: number, before: number): number {
+    return Number(this.#trims[table].run(before).changes);
   }
 }

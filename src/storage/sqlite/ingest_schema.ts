@@ -1,6 +1,13 @@
 import type { DatabaseSync } from "node:sqlite";
-import { columnName, type IngestTable } from "../ingest.ts";
-import { columnIndex, documentView, quoted, timeIndex, topicIndex } from "./ingest_names.ts";
+import {
+  columnIndex,
+  columnName,
+  documentView,
+  quoted,
+  timeIndex,
+  topicIndex,
+} from "../../config/ingest_names.ts";
+import type { IngestTable } from "../ingest.ts";
 
 /**
  * Makes the ingest tables what the configuration says, in one transaction: creates what is missing, and

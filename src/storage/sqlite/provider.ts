@@ -285,7 +285,9 @@ export class SqliteProvider implements Provider {
     const sessions = new SqliteSessions(writes, options.clock, broadcastLog);
     const amqp = options.amqp === true ? new SqliteAmqp(writes, reads) : undefined;
     const { ingest: tables = [] } = options;
-    const ingest = tables.length === 0 ? undefined : new SqliteIngest(tables, writes, reads);
+    const ingest = tables.length === 0
+      ? undefined
+      : new SqliteIngest(tables, writes, reads, options.clock);
     return { lock, writer, writes, reads, flusher, logKeeper, stores, sessions, amqp, ingest };
   }
 

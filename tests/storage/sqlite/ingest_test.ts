@@ -4,6 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { type Provider, type PublishRow, StorageFailure } from "../../../src/storage/contract.ts";
 import type { IngestTable } from "../../../src/storage/ingest.ts";
 import { NO_HEADERS, NO_PROPERTIES } from "../../../src/storage/record.ts";
+import { openForReading } from "../../../src/storage/sqlite/connection.ts";
 import { documentOf } from "../../../src/storage/sqlite/ingest_document.ts";
 import { type AmqpHouse, openProvider } from "./support/amqp_provider.ts";
 
@@ -290,52 +291,154 @@ Deno.test("N5 a trim takes the oldest rows, a thousand at a time", async () => {
   const rows = Array.from({ length: 1_500 }, (_, i) => rowOf(provider, String(i), { at: i }));
   await stored(house, ...rows);
   const store = provider.ingest();
-  assert.equal(await store.trim(0, 1_400), true);
-  assert.equal(await store.trim(0, 1_400), false);
-  assert.equal(await store.trim(0, 1_400), false);
-  const { rows: left, more } = await store.query({ table: 0, conditions: [], limit: 1_000 });
-  assert.deepEqual([left.length, more], [100, false]);
+  assert.equal(await store.trim(0, 1_400), 1_000);
+  assert.equal(await store.trim(0, 1_400), 400);
+  assert.equal(await store.trim(0, 1_400), 0);
+  const { rows: left, next } = await store.query({ table: 0, conditions: [], limit: 1_000 });
+  assert.deepEqual([left.length, next], [100, undefined]);
   assert.equal(left[0].receivedAt, 1_499);
   assert.equal(left[99].receivedAt, 1_400);
 });
-
-Deno.test("N12 a query answers the newest rows that meet its conditions", async () => {
-  await using house = await openProvider({ ingest: [WITH_COLUMNS] });
-  const { provider } = house;
-  for (let i = 0; i < 10; i++) {
-    await stored(
-      house,
-      rowOf(provider, `{"value":${i},"unit":"C"}`, {
+/** `count` rows whose value is their number, a millisecond apart, every second one of topic t/1. */
+async function filled(house: AmqpHouse, count: number): Promise<void> {
+  const rows = Array.from(
+    { length: count },
+    (_, i) =>
+      rowOf(house.provider, `{"value":${i},"unit":"C"}`, {
         topic: `t/${i % 2}`,
         at: i,
         messageId: `m${i}`,
       }),
-    );
-  }
-  const store = provider.ingest();
-  const found = await store.query({
+  );
+  await stored(house, ...rows);
+}
+
+Deno.test("N12 a query answers the newest rows that meet its conditions, and where they go on", async () => {
+  await using house = await openProvider({ ingest: [WITH_COLUMNS] });
+  await filled(house, 10);
+  const store = house.provider.ingest();
+  const query = {
     table: 0,
+    topic: "t/1",
+    from: 2,
+    to: 9,
     conditions: [
-      { column: "_topic", is: "=", value: "t/1" },
       { column: "value", is: ">=", value: 3 },
-      { column: "value", is: "<", value: 9 },
       { column: "unit", is: "=", value: "C" },
     ],
     limit: 2,
+  } as const;
+  const row = (i: number) => ({
+    id: i + 1,
+    topic: "t/1",
+    receivedAt: i,
+    messageId: `m${i}`,
+    doc: `{"value":${i},"unit":"C"}`,
+    isJson: true,
   });
-  assert.deepEqual(found, {
-    rows: [
-      { id: 8, topic: "t/1", receivedAt: 7, messageId: "m7", doc: '{"value":7,"unit":"C"}' },
-      { id: 6, topic: "t/1", receivedAt: 5, messageId: "m5", doc: '{"value":5,"unit":"C"}' },
-    ],
-    more: true,
+  const first = await store.query(query);
+  assert.deepEqual(first, { rows: [row(7), row(5)], next: { receivedAt: 5, id: 6 } });
+  assert.deepEqual(await store.query({ ...query, before: first.next! }), {
+    rows: [row(3)],
+    next: undefined,
   });
-  const injected = await store.query({
-    table: 0,
-    conditions: [{ column: "unit", is: "=", value: "' OR 1=1 --" }],
-    limit: 10,
+});
+
+/** Every row of a query, page by page. */
+async function allIds(
+  house: AmqpHouse,
+  query: Parameters<ReturnType<Provider["ingest"]>["query"]>[0],
+): Promise<number[]> {
+  const ids: number[] = [];
+  let before = query.before;
+  for (;;) {
+    const { rows, next } = await house.provider.ingest().query({
+      ...query,
+      ...before === undefined ? {} : { before },
+    });
+    ids.push(...rows.map(({ id }) => id));
+    if (next === undefined) return ids;
+    before = next;
+  }
+}
+
+for (const readConnections of [0, 1]) {
+  Deno.test(`N12 pages hold every row once, by index or by time, over ${readConnections} readers`, async () => {
+    await using house = await openProvider({ ingest: [WITH_COLUMNS], readConnections });
+    // Three rows of each moment: a page may end among them.
+    const count = 5_000;
+    await stored(
+      house,
+      ...Array.from(
+        { length: count },
+        (_, i) =>
+          rowOf(house.provider, `{"value":${i % 100},"unit":"${i % 7}"}`, {
+            topic: `t/${i % 3}`,
+            at: Math.floor(i / 3),
+          }),
+      ),
+    );
+    const newest = (meets: (i: number) => boolean) =>
+      Array.from({ length: count }, (_, i) => i).filter(meets).map((i) => i + 1).reverse();
+    const conditions = (column: string, is: "=" | ">=" | "<", value: string | number) => [
+      { column, is, value },
+    ];
+    const all = { table: 0, conditions: [], limit: 333 };
+    assert.deepEqual(await allIds(house, all), newest(() => true));
+    assert.deepEqual(await allIds(house, { ...all, topic: "t/2" }), newest((i) => i % 3 === 2));
+    // Few rows of the index, many rows of it, a column without one.
+    const few = { ...all, conditions: conditions("value", "=", 42), limit: 7 };
+    assert.deepEqual(await allIds(house, few), newest((i) => i % 100 === 42));
+    const many = { ...all, conditions: conditions("value", ">=", 10) };
+    assert.deepEqual(await allIds(house, many), newest((i) => i % 100 >= 10));
+    const plain = { ...all, conditions: conditions("unit", "=", "3"), from: 100, to: 1_000 };
+    assert.deepEqual(
+      await allIds(house, plain),
+      newest((i) => i % 7 === 3 && Math.floor(i / 3) >= 100 && Math.floor(i / 3) < 1_000),
+    );
   });
-  assert.deepEqual(injected, { rows: [], more: false });
+}
+
+Deno.test("N12 values are values: SQL in one finds nothing and changes nothing", async () => {
+  await using house = await openProvider({ ingest: [WITH_COLUMNS] });
+  await filled(house, 3);
+  const store = house.provider.ingest();
+  for (
+    const value of [
+      "' OR 1=1 --",
+      "C'; DROP TABLE readings; --",
+      "C' UNION SELECT 1,2,3,4,5,6 --",
+      '"unit"',
+      "x'43'",
+    ]
+  ) {
+    const conditions = [{ column: "unit", is: "=", value }] as const;
+    assert.deepEqual(await store.query({ table: 0, conditions, limit: 10 }), {
+      rows: [],
+      next: undefined,
+    });
+    assert.deepEqual(
+      (await store.query({ table: 0, topic: value, conditions: [], limit: 9 })).rows,
+      [],
+    );
+  }
+  await house.close();
+  assert.equal(house.rows("SELECT 1 FROM readings").length, 3);
+});
+
+Deno.test("N12 the connection that reads refuses to write", () => {
+  const path = Deno.makeTempFileSync({ dir: "/var/tmp", suffix: ".db" });
+  try {
+    using writing = new DatabaseSync(path);
+    writing.exec("CREATE TABLE t (a)");
+    using reading = openForReading(path);
+    for (const sql of ["INSERT INTO t VALUES (1)", "DROP TABLE t", "CREATE TABLE u (a)"]) {
+      assert.throws(() => reading.exec(sql), /readonly/, sql);
+    }
+    assert.equal(writing.prepare("SELECT count(*) AS n FROM t").get()!.n, 0);
+  } finally {
+    Deno.removeSync(path);
+  }
 });
 
 Deno.test("N12 an answer is bounded in size, and queries that fail leave the next one alone", async () => {
@@ -350,7 +453,21 @@ Deno.test("N12 an answer is bounded in size, and queries that fail leave the nex
     conditions: [{ column: "no_such", is: "=", value: 1 }],
     limit: 1,
   });
-  const { rows, more } = await store.query({ table: 0, conditions: [], limit: 10 });
-  assert.deepEqual([rows.length, more], [1, true]);
+  const { rows, next } = await store.query({ table: 0, conditions: [], limit: 10 });
+  assert.deepEqual([rows.length, next], [1, { receivedAt: 2, id: 3 }]);
   await assert.rejects(failing, StorageFailure);
+  assert.deepEqual(await allIds(house, { table: 0, conditions: [], limit: 10 }), [3, 2, 1]);
+});
+
+Deno.test("N12 a query that finds nothing for long says how far it came", async () => {
+  // Every look at the clock is a second later.
+  let now = 0;
+  const clock = { monotonic: () => now += 1_000, wall: () => 0n };
+  await using house = await openProvider({ ingest: [WITH_COLUMNS], clock });
+  await filled(house, 3_000);
+  const conditions = [{ column: "unit", is: "=", value: "none" }] as const;
+  const { rows, next } = await house.provider.ingest().query({ table: 0, conditions, limit: 1 });
+  assert.deepEqual(rows, []);
+  // The first piece, of 500 rows; it took a second, and the second one found the time was up.
+  assert.deepEqual(next, { receivedAt: 2_500, id: 2_501 });
 });

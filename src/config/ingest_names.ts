@@ -1,4 +1,9 @@
-import { columnName, type IngestTable } from "../ingest.ts";
+/** What ingest calls things in a database, so that the configuration can be held against it. */
+
+/** The column of a payload key: `pos.lat` is `pos_lat`. */
+export function columnName(key: string): string {
+  return key.replaceAll(".", "_");
+}
 
 /** The columns every ingest table begins with. */
 export const FIXED_COLUMNS: readonly string[] = [
@@ -35,7 +40,9 @@ export function documentView(table: string): string {
 }
 
 /** Every name that `table` takes in the schema: table, indexes and view share one space in SQLite. */
-export function namesOf({ name, index }: Pick<IngestTable, "name" | "index">): string[] {
+export function namesOf(
+  { name, index }: { readonly name: string; readonly index: readonly string[] },
+): string[] {
   return [
     name,
     topicIndex(name),
