@@ -234,6 +234,31 @@ Deno.test("A54 nack and reject: discarded without requeue, back with redelivered
   assert.equal(house.rows("SELECT count(*) AS n FROM amqp_msg")[0].n, 2, "T6 before the reply");
 });
 
+Deno.test("A56 requeue changes nothing in the store, and whoever has capacity is next", async () => {
+  await using house = await AmqpHouse.open();
+  using client = await house.client();
+  await client.declare("q", { durable: true });
+  await fill(client, "q", 1, true);
+  const rows = () => house.rows("SELECT queue_id, seq FROM amqp_msg");
+  const written = () => house.amqp.host.removals.added;
+  using other = await house.client();
+  assert.equal((await client.declare("q", { durable: true })).messages, 1);
+  const stored = rows();
+  await client.call(amqp.consume(1, "q"), "consume-ok");
+  for (let i = 1; i <= 3; i++) {
+    const [mine] = await client.deliveries(1);
+    assert.equal(mine.redelivered, i > 1, "the same consumer may have it again");
+    await client.send(amqp.nack(1, mine.delivery, { requeue: true }));
+  }
+  await client.deliveries(1);
+  await other.call(amqp.consume(1, "q"), "consume-ok");
+  await client.call(amqp.channelClose(1), "channel.close-ok");
+  const [theirs] = await other.deliveries(1);
+  assert.deepEqual([text(theirs), theirs.redelivered], ["m1", true]);
+  assert.deepEqual(rows(), stored);
+  assert.equal(written(), 0);
+});
+
 Deno.test("A54, A22 recover requeues what is out on the channel; without requeue it is refused", async () => {
   await using house = await AmqpHouse.open();
   using client = await house.client();

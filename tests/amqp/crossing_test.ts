@@ -63,7 +63,7 @@ Deno.test("B1 broadcasts, append and latest topics cross; jobs and dead letters 
   assert.deepEqual(await worker.drain("all"), topics.slice(0, 3));
 });
 
-Deno.test("P1, B8 a PUBACK covers the copies: one transaction, nothing before it", async () => {
+Deno.test("T1, P1, B8 a PUBACK covers the copies: one transaction, nothing before it", async () => {
   await using house = await AmqpHouse.open({ channels: CHANNELS });
   using worker = await bound(house, "all", "plant.#");
   using client = await house.house.client();
@@ -244,6 +244,24 @@ Deno.test("B5 what cannot cross is counted, and otherwise normal", async () => {
   assert.equal(counters.skippedToMqtt.get("no_topic"), 4);
   assert.equal(counters.skippedToMqtt.get("reserved_topic"), 1);
   assert.deepEqual(await worker.drain("all"), keys);
+});
+
+Deno.test("B6 a dot in a topic and a slash in a key are what they are on the other side, and do not map back", async () => {
+  await using house = await AmqpHouse.open();
+  using worker = await bound(house, "all", "#");
+  using narrow = await bound(house, "narrow", "plant.*");
+  using client = await house.house.client();
+  await client.subscribe({ packetId: 1, subscriptions: [{ filter: "#", qos: 0 }] });
+  await client.expectSuback(1, [0]);
+  await client.publish({ topic: "plant/kiln.temp", payload: "from MQTT", qos: 1, packetId: 2 });
+  await client.expectPuback(2);
+  assert.equal((await client.expectPublish()).topic, "plant/kiln.temp");
+  assert.equal((await worker.get("all", true)).key, "plant.kiln.temp");
+  assert.equal((await narrow.get("narrow")).name, "get-empty", "three words by then");
+  await worker.send(amqp.publish(1, "amq.topic", "plant/kiln.temp", "from AMQP"));
+  assert.equal((await client.expectPublish()).topic, "plant/kiln/temp");
+  assert.equal((await worker.get("all", true)).key, "plant/kiln.temp");
+  assert.equal((await narrow.get("narrow")).name, "get-empty", "`plant/kiln` is one word");
 });
 
 Deno.test("B9 a retained clear crosses as an empty body; retained values are not replayed", async () => {

@@ -1,6 +1,8 @@
 /** What operators see of AMQP: the start's log, and metrics (07 C5, C6). */
 import assert from "node:assert/strict";
 import { BrokerProcess, configurationText } from "../support/broker_process.ts";
+import { AMQP_CATALOGUE } from "../operations/catalogue.ts";
+import { Metrics } from "../support/metrics.ts";
 import { freePort } from "../support/ports.ts";
 import { WireClient } from "../support/wire.ts";
 import * as amqp from "./support/amqp_bytes.ts";
@@ -64,6 +66,13 @@ Deno.test("C5, C6 the start says what it found and how it acknowledges; metrics 
     'saguin_crossing_skipped_total{direction="amqp_to_mqtt",cause="no_topic"} 1',
     'saguin_crossing_skipped_total{direction="mqtt_to_amqp",cause="reserved_topic"} 1',
   ]);
+  const scraped = [...Metrics.parse(text).families].filter(([name]) =>
+    /^saguin_(amqp|crossing)/.test(name)
+  );
+  assert.deepEqual(
+    scraped.map(([name, { type, samples }]) => [name, type, ...Object.keys(samples[0].labels)]),
+    AMQP_CATALOGUE,
+  );
   await broker.kill();
   await broker.startAgain();
   await broker.line(/AMQP recovered what is stored.* queues=1 messages=2/);

@@ -80,6 +80,19 @@ export const CATALOGUE: readonly (readonly [name: string, type: string, ...label
   ["saguin_runtime_workers", "gauge", "provider"],
 ];
 
+/** What is there beside them where an AMQP door is configured (07 C6). */
+export const AMQP_CATALOGUE: typeof CATALOGUE = [
+  ["saguin_amqp_connections", "gauge"],
+  ["saguin_amqp_channels", "gauge"],
+  ["saguin_amqp_queue_messages", "gauge", "queue", "state"],
+  ["saguin_amqp_queue_dropped_total", "counter", "queue", "cause"],
+  ["saguin_amqp_published_total", "counter"],
+  ["saguin_amqp_confirmed_total", "counter"],
+  ["saguin_amqp_returned_total", "counter"],
+  ["saguin_amqp_refused_total", "counter", "code"],
+  ["saguin_crossing_skipped_total", "counter", "direction", "cause"],
+];
+
 /** Families that print nothing until their event has happened. */
 export const ON_EVENT: readonly string[] = [
   "saguin_wills_published_total",

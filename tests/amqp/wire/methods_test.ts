@@ -120,7 +120,7 @@ Deno.test("every method of the table is decoded as it was encoded", () => {
   }
 });
 
-Deno.test("the methods of clients, made by hand, are read as they are meant", () => {
+Deno.test("A1 the methods of clients, made by hand, are read as they are meant", () => {
   assert.deepEqual(
     decode(
       amqp.exchangeDeclare(3, "x", "topic", { durable: true, internal: true, args: { a: 1 } }),

@@ -186,7 +186,7 @@ Deno.test("A59 a message whose queue was taken away is deleted and counted", asy
   assert.deepEqual(await seqs(house.store), []);
 });
 
-Deno.test("A17 a probe fails while publishes have no room, and passes once there is some", async () => {
+Deno.test("A17, T3 a probe fails while publishes have no room, and passes once an ack has made some", async () => {
   await using house = await openProvider({ maxBytes: 400 * 1024, reserveBytes: 64 * 1024 });
   const { provider, store } = house;
   await declare(store, 1, "q");
@@ -202,7 +202,7 @@ Deno.test("A17 a probe fails while publishes have no room, and passes once there
   await store.probe(16 * 1024);
 });
 
-Deno.test("S198 a file without AMQP has none of its tables, and the version stays 20", async () => {
+Deno.test("T1, S198 a file without AMQP has none of its tables, and the version stays 20", async () => {
   await using house = await openProvider({ amqp: false });
   assert.throws(() => house.provider.amqp(), /without the AMQP tables/);
   const names = () =>
