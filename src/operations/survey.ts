@@ -60,6 +60,8 @@ export interface QueueSurvey extends ChannelBase {
   readonly redelivered: number;
   readonly deadLettered: number;
   readonly expired: number;
+  /** Of the expired, those that were with no worker. */
+  readonly expiredWaiting: number;
   readonly retainIgnored: number;
 }
 
@@ -269,6 +271,7 @@ function surveyChannel(channel: Channel, settings: Settings): ChannelSurvey {
         workers,
         deadLettered: moves.moved,
         expired: moves.expired,
+        expiredWaiting: moves.expiredWaiting,
         retainIgnored,
       };
     }

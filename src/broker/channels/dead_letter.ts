@@ -71,6 +71,8 @@ export class DeadLetterMoves {
   /** Jobs moved, and those of them that had expired. */
   moved = 0;
   expired = 0;
+  /** Of the expired, those that were with nobody: no delivery ended in them (05 section 11). */
+  expiredWaiting = 0;
   #sweep: Promise<number> | undefined;
   #retrying = false;
 
@@ -112,6 +114,13 @@ export class DeadLetterMoves {
       this.#failed(lease.offset, error);
       return false;
     }
+  }
+
+  /** Moves a job that is too old to be offered; nobody has had it under `lease`. False as above. */
+  async moveOffered(lease: Lease): Promise<boolean> {
+    const moved = await this.moveHeld(lease, "expired", undefined);
+    if (moved) this.expiredWaiting++;
+    return moved;
   }
 
   async #move(job: Job, lease: Lease | undefined, reason: DeadLetterReason): Promise<boolean> {
@@ -172,9 +181,12 @@ export class DeadLetterMoves {
       for (;;) {
         const jobs = await this.store.overdue(cutoff, SWEEP_JOBS);
         const outcomes = await Promise.allSettled(
-          jobs.map((job) => {
+          jobs.map(async (job) => {
             const spent = job.attempts >= this.policy.maxAttempts;
-            return this.#move(job, undefined, spent ? "attempts_exhausted" : "expired");
+            const reason = spent ? "attempts_exhausted" : "expired";
+            const moved = await this.#move(job, undefined, reason);
+            if (moved && !spent) this.expiredWaiting++;
+            return moved;
           }),
         );
         let moved = 0;

@@ -170,7 +170,7 @@ export class QueueChannel implements WorkerEvents {
       const offer = await this.store.offer(this.context.clock.monotonic());
       if (offer === undefined) return undefined;
       if (!this.moves.isOverdue(offer.message)) return this.#hold(offer, worker, this.#newId());
-      if (!await this.moves.moveHeld(offer, "expired", undefined)) {
+      if (!await this.moves.moveOffered(offer)) {
         await this.#putBack(offer, this.context.clock.monotonic() + RETRY_MS);
       }
     }
@@ -252,7 +252,7 @@ export class QueueChannel implements WorkerEvents {
 
   async #place(offer: Offer): Promise<void> {
     if (this.moves.isOverdue(offer.message)) {
-      if (await this.moves.moveHeld(offer, "expired", undefined)) return;
+      if (await this.moves.moveOffered(offer)) return;
       this.#rest();
       await this.#putBack(offer, this.#restUntil);
     } else if (!this.#handOver(offer)) await this.#putBack(offer, -Infinity);

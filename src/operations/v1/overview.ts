@@ -163,6 +163,7 @@ function channelRow(channel: ChannelSurvey) {
         redelivered: channel.redelivered,
         dead_lettered: channel.deadLettered,
         expired: channel.expired,
+        expired_waiting: channel.expiredWaiting,
       };
   }
 }
