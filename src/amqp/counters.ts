@@ -11,6 +11,8 @@ export class AmqpCounters {
   published = 0;
   confirmed = 0;
   returned = 0;
+  /** What the bound of queues has cost that were not stored and are gone. */
+  droppedByGone = 0;
   readonly refused = new LabelledCounter<ReplyCode>();
   readonly skippedToMqtt = new LabelledCounter<SkipCause>();
   readonly skippedFromMqtt = new LabelledCounter<SkipCause>();

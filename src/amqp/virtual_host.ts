@@ -213,6 +213,7 @@ export class VirtualHost implements QueueHost {
       for (const binding of [...exchange.bindingsOf(queue)]) this.removeBinding(binding, stored);
     }
     if (queue.stored) stored.push(() => this.#deleteStored(queue.id));
+    else this.counters.droppedByGone += queue.dropped;
     return count;
   }
 

@@ -8,19 +8,29 @@ export function amqpFamilies({ host }: Amqp): readonly Family<Scrape>[] {
   const { counters } = host;
   const figure = (name: string, type: Type, help: string, value: () => number) =>
     single(`saguin_amqp_${name}`, type, help, value);
+  // A queue that is stored has its own series; those that come and go with clients share one, whose
+  // label is empty (05 10.2).
   const perQueue = (
     name: string,
     type: Type,
     label: string,
     help: string,
     values: readonly (readonly [label: string, value: (queue: AmqpQueue) => number])[],
+    ofGone = () => 0,
   ): Family<Scrape> => ({
     name: `saguin_amqp_${name}`,
     type,
     labels: ["queue", label],
     help,
     samples: (_scrape, add) => {
-      for (const queue of host.queues.values()) {
+      const queues = [...host.queues.values()];
+      const passing = queues.filter(({ stored }) => !stored);
+      for (const [label, value] of values) {
+        add(passing.reduce((sum, queue) => sum + value(queue), ofGone()), "", label);
+      }
+      const stored = queues.filter(({ stored }) => stored)
+        .sort((a, b) => a.name < b.name ? -1 : 1);
+      for (const queue of stored) {
         for (const [label, value] of values) add(value(queue), queue.name, label);
       }
     },
@@ -32,9 +42,14 @@ export function amqpFamilies({ host }: Amqp): readonly Family<Scrape>[] {
       ["ready", (queue) => queue.messageCount],
       ["unacked", (queue) => queue.unackedCount],
     ]),
-    perQueue("queue_dropped_total", "counter", "cause", "Messages an AMQP queue has lost.", [
-      ["bound", (queue) => queue.dropped],
-    ]),
+    perQueue(
+      "queue_dropped_total",
+      "counter",
+      "cause",
+      "Messages an AMQP queue has lost.",
+      [["bound", (queue) => queue.dropped]],
+      () => counters.droppedByGone,
+    ),
     figure(
       "published_total",
       "counter",

@@ -49,6 +49,14 @@ Deno.test("C5, C6 the start says what it found and how it acknowledges; metrics 
   await mqtt.publish({ topic: "$other/x", payload: "", qos: 1, packetId: 1 });
   await mqtt.expectPuback(1);
   using other = await AmqpClient.connected(port);
+  for (const [name, exclusive] of [["gone", true], ["passing", false]] as const) {
+    await other.declare(name, { exclusive });
+    await other.send(...["a", "b", "c"].map((body) => amqp.publish(1, "", name, body)));
+  }
+  await other.call(amqp.queueDelete(1, "gone"), "queue.delete-ok");
+  await other.call(amqp.queuePurge(1, "passing"), "purge-ok");
+  await other.send(amqp.publish(1, "", "passing", "d"));
+  await other.declare("passing", { passive: true });
   await other.send(amqp.queueDeclare(1, "nothing", { passive: true }));
   await other.expectChannelClose(404);
   const text = await (await fetch(`http://127.0.0.1:${operations}/metrics`)).text();
@@ -56,10 +64,13 @@ Deno.test("C5, C6 the start says what it found and how it acknowledges; metrics 
   assert.deepEqual(lines, [
     "saguin_amqp_connections 2",
     "saguin_amqp_channels 1",
+    'saguin_amqp_queue_messages{queue="",state="ready"} 1',
+    'saguin_amqp_queue_messages{queue="",state="unacked"} 0',
     'saguin_amqp_queue_messages{queue="q",state="ready"} 1',
     'saguin_amqp_queue_messages{queue="q",state="unacked"} 1',
+    'saguin_amqp_queue_dropped_total{queue="",cause="bound"} 2',
     'saguin_amqp_queue_dropped_total{queue="q",cause="bound"} 1',
-    "saguin_amqp_published_total 5",
+    "saguin_amqp_published_total 12",
     "saguin_amqp_confirmed_total 5",
     "saguin_amqp_returned_total 1",
     'saguin_amqp_refused_total{code="404"} 1',

@@ -1,9 +1,11 @@
+type Metric = readonly [name: string, type: string, ...labels: string[]];
+
 /**
  * The catalogue of 05 section 9 as this runtime has it: name, type and labels. Every name is permanent;
  * a line changes here only when a metric is added. Those of bridges come with bridges, and what names
  * another runtime is not published.
  */
-export const CATALOGUE: readonly (readonly [name: string, type: string, ...labels: string[]])[] = [
+export const CATALOGUE: readonly Metric[] = [
   ["saguin_build_info", "gauge", "version", "broker_id"],
   ["saguin_uptime_seconds", "gauge"],
   ["saguin_connections", "gauge"],
@@ -80,8 +82,8 @@ export const CATALOGUE: readonly (readonly [name: string, type: string, ...label
   ["saguin_runtime_workers", "gauge", "provider"],
 ];
 
-/** What is there beside them where an AMQP door is configured (07 C6). */
-export const AMQP_CATALOGUE: typeof CATALOGUE = [
+/** What follows where AMQP is configured (07 C6). */
+export const AMQP_CATALOGUE: readonly Metric[] = [
   ["saguin_amqp_connections", "gauge"],
   ["saguin_amqp_channels", "gauge"],
   ["saguin_amqp_queue_messages", "gauge", "queue", "state"],

@@ -3,13 +3,18 @@
  * can show happens once, and then everything is read.
  */
 import { DatabaseSync } from "node:sqlite";
+import * as amqp from "../amqp/support/amqp_bytes.ts";
+import { AmqpClient } from "../amqp/support/client.ts";
 import { BrokerProcess, configurationText, type Place } from "../support/broker_process.ts";
 import { ask, type RawAnswer, type Where } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
 import { until } from "../support/wait.ts";
 import { WireClient } from "../support/wire.ts";
 
-/** Stands in every client id, topic, filter, user name and payload of the day. */
+/**
+ * Stands in every client id, topic, filter, user name and payload of the day, and in the name of every
+ * AMQP queue that goes with its connection.
+ */
 export const MARK = "zebra";
 export const PAYLOAD = "zebra-payload";
 const READER = `${MARK}-reader`;
@@ -166,12 +171,37 @@ async function traffic(port: number, where: Where, half: number): Promise<void> 
   }
 }
 
+/** A queue that is full, a message nobody has a queue for, one that cannot cross, and a refusal. */
+async function amqpTraffic(port: number): Promise<AmqpClient> {
+  const client = await AmqpClient.connected(port);
+  await client.declare("welds", { durable: true });
+  await client.declare(`${MARK}-replies`, { exclusive: true });
+  await client.call(amqp.confirmSelect(1), "select-ok");
+  const stored = { properties: amqp.PERSISTENT };
+  await client.send(
+    ...Array.from({ length: 3 }, () => amqp.publish(1, "", "welds", PAYLOAD, stored)),
+    amqp.publish(1, "", MARK, PAYLOAD, { mandatory: true }),
+    amqp.publish(1, "amq.topic", `${MARK}.#`, PAYLOAD),
+    amqp.publish(1, "", `${MARK}-replies`, PAYLOAD),
+  );
+  for (;;) {
+    const received = await client.next();
+    if (received.name === "ack" && received.delivery === 6) break;
+  }
+  using refused = await AmqpClient.connected(port);
+  await refused.send(amqp.queueDeclare(1, `${MARK}-nowhere`, { passive: true }));
+  await refused.expectChannelClose(404);
+  return client;
+}
+
 /** Lives the day and reads it. */
 export async function aDay(): Promise<Day> {
   const port = freePort();
-  const operations = `operations: {listen: {tcp: {address: "127.0.0.1:${port}"}}}`;
+  const amqpPort = freePort();
+  const doors = `operations: {listen: {tcp: {address: "127.0.0.1:${port}"}}}\n` +
+    `amqp: {max_ready: 2, listen: {tcp: {address: "127.0.0.1:${amqpPort}"}}}`;
   const broker = await BrokerProcess.start((place: Place) =>
-    configurationText(place, { channels: CHANNELS, broker: operations })
+    configurationText(place, { channels: CHANNELS, broker: doors })
   );
   const where = { hostname: "127.0.0.1", port };
   try {
@@ -179,6 +209,8 @@ export async function aDay(): Promise<Day> {
     await broker.stop();
     await broker.startAgain();
     await traffic(broker.port, where, 2);
+    using worker = await amqpTraffic(amqpPort);
+    void worker;
     await until("retention to pass the reader", async () => {
       const { channels } = JSON.parse((await ask(where, "/v1/operations/overview")).body);
       return channels.some(({ losing }: { losing?: boolean }) => losing);
