@@ -115,10 +115,12 @@ export class LogFlusher {
       this.#failing = false;
       this.#unflushedSince = newerSince;
     } else this.#failed(error);
-    const failure = error === undefined ? undefined : new StorageFailure(
-      "failed",
-      `storage ${this.options.filePath}: cannot be flushed to the disk: ${errorText(error)}`,
-    );
+    const failure = error === undefined || error instanceof StorageFailure
+      ? error
+      : new StorageFailure(
+        "failed",
+        `storage ${this.options.filePath}: cannot be flushed to the disk: ${errorText(error)}`,
+      );
     // Those that joined while this flush ran are covered by the next one.
     const all = this.#waiting;
     const rest = all.findIndex((waiting) => waiting.commit > commit);
@@ -135,6 +137,8 @@ export class LogFlusher {
     this.failures++;
     if (this.#failing) return;
     this.#failing = true;
+    // That there is no file to flush to was said by whoever found it.
+    if (error instanceof StorageFailure) return;
     this.options.log.error(
       "cannot flush storage to the disk; what was committed may not survive a power cut",
       {

@@ -16,12 +16,12 @@ import {
   type StoreSpec,
 } from "../contract.ts";
 import { ProviderLock } from "../lock.ts";
-import { readerEnded } from "../readers.ts";
 import { QueueLeases } from "../queue_leases.ts";
 import { SqliteAppend } from "./append.ts";
 import { applyCounters, ChannelState } from "./channel_state.ts";
 import { SqliteJobs } from "./jobs.ts";
 import { SqliteLatest } from "./latest.ts";
+import { FileWatch } from "./file_watch.ts";
 import { LogFlusher, type SyncedFile } from "./log_flusher.ts";
 import { LogKeeper } from "./log_keeper.ts";
 import type {
@@ -31,11 +31,11 @@ import type {
   Opened,
   ReaderRequest,
   StoredHold,
-  StoredPosition,
   WriterRequest,
 } from "./messages.ts";
 import { ReadPool } from "./read_pool.ts";
 import { SqliteSessions } from "./sessions.ts";
+import { recoverHolds, sweepPositions } from "./start_sweeps.ts";
 import { workerName, type WorkerRole } from "./worker_name.ts";
 import { WorkerLink } from "./worker_link.ts";
 import { WriteQueue } from "./write_queue.ts";
@@ -46,9 +46,6 @@ import { SqliteIngest } from "./ingest_store.ts";
 
 /** A file this close to its bound is full because of it; the page count known here lags a little. */
 const PAGES_NEAR_BOUND = 2048;
-
-/** Rows of positions or holds one transaction drops. */
-const ROWS_PER_DROP = 500;
 
 export interface SqliteProviderOptions {
   readonly name: string;
@@ -87,6 +84,7 @@ interface Open {
   readonly writes: WriteQueue;
   readonly reads: ReadPool;
   readonly flusher: LogFlusher;
+  readonly watch: FileWatch;
   readonly logKeeper: LogKeeper;
   readonly stores: ReadonlyMap<string, AppendStore | LatestStore | QueueStore>;
   readonly sessions: SqliteSessions;
@@ -107,7 +105,7 @@ export class SqliteProvider implements Provider {
   #pageSize = 0;
   #errors = 0;
   #failing = false;
-  #closing: Promise<void> | undefined;
+  #closing: Promise<StorageFailure | undefined> | undefined;
   /** Every worker started, the writer first. */
   #workers: WorkerLink<never>[] = [];
   #keeper: Promise<WorkerLink<KeeperRequest>> | undefined;
@@ -164,10 +162,22 @@ export class SqliteProvider implements Provider {
     role: "reader" | "keeper",
     channels: readonly string[],
   ): Promise<WorkerLink<Request>> {
-    const link = this.#start<Request>(role);
     const { filePath } = this.options;
+    // It would create what it does not find.
+    if (this.#open?.watch.missing) throw new Error(`there is no file at ${filePath} any more`);
+    const link = this.#start<Request>(role);
     await this.#first(link as WorkerLink<ReaderRequest>, { ask: "open", filePath, channels });
     return link;
+  }
+
+  /** Started when it is first needed; where that fails, when it is needed again. */
+  async #anotherKeeper(channels: readonly string[]): Promise<WorkerLink<KeeperRequest>> {
+    try {
+      return await this.#another("keeper", channels);
+    } catch (error) {
+      this.#keeper = undefined;
+      throw error;
+    }
   }
 
   /** The answer of a worker to a request nobody queues for. */
@@ -219,27 +229,39 @@ export class SqliteProvider implements Provider {
         answered(answer);
       });
     };
+    const watch = new FileWatch({
+      provider,
+      filePath,
+      timers,
+      log,
+      changed: (failure) => {
+        if (failure !== undefined) this.#errors++;
+        writes.refuse(failure);
+      },
+    });
     const flusher = new LogFlusher({
       provider,
       filePath,
-      file: (options.openLog ?? openLog)(filePath + "-wal"),
+      file: watch.guard((options.openLog ?? openLog)(filePath + "-wal")),
       intervalMs: options.flushIntervalMs,
       clock: options.clock,
       timers,
       log,
-      recover: (done) =>
+      recover: async (done) => {
+        if (await watch.look() !== undefined) return done(false);
         resetLog((answer) =>
           done(
             answer !== undefined && "value" in answer &&
               (answer.value as { reset: boolean }).reset,
           )
-        ),
+        );
+      },
     });
     const logKeeper = new LogKeeper({
       provider,
       pageSize: opened.pageSize,
       clock: options.clock,
-      keeper: () => this.#keeper ??= this.#another("keeper", channels),
+      keeper: () => this.#keeper ??= this.#anotherKeeper(channels),
       log,
       resetLog,
     });
@@ -288,7 +310,8 @@ export class SqliteProvider implements Provider {
     const ingest = tables.length === 0
       ? undefined
       : new SqliteIngest(tables, writes, reads, options.clock);
-    return { lock, writer, writes, reads, flusher, logKeeper, stores, sessions, amqp, ingest };
+    const kept = { stores, sessions, amqp, ingest };
+    return { lock, writer, writes, reads, flusher, watch, logKeeper, ...kept };
   }
 
   /** Counted each time, said once per streak; a provider at its bound is no error. */
@@ -393,7 +416,7 @@ export class SqliteProvider implements Provider {
   }
 
   statistics(): ProviderStatistics {
-    const { writes, flusher } = this.#opened();
+    const { writes, flusher, watch } = this.#opened();
     return {
       bytes: this.#pages * this.#pageSize,
       errors: this.errors,
@@ -402,7 +425,7 @@ export class SqliteProvider implements Provider {
         publishRecords: writes.publishRecords,
         publishMost: writes.publishMost,
         unflushedMs: flusher.unflushedMs,
-        flushFailing: flusher.failing,
+        flushFailing: flusher.failing || watch.missing,
         workers: this.#workers.length,
       },
       waitingEntries: writes.waitingEntries,
@@ -414,76 +437,38 @@ export class SqliteProvider implements Provider {
 
   // --------------------------------------------------------------------------------- at the start
 
-  async sweepPositions(
-    held: (clientId: string) => boolean,
-    now: Nanoseconds,
-  ): Promise<number> {
-    const { reads, writes, stores } = this.#opened();
-    let dropped = 0;
-    let after: readonly [string, string] = ["", ""];
-    for (;;) {
-      const page = await reads.read<StoredPosition[]>({ op: "sessionPositions", after });
-      if (page.length === 0) return dropped;
-      const last = page[page.length - 1];
-      after = [last.channel, last.reader];
-      // The cursors on the log live and go with their session (S42).
-      const ended = page.filter((row) =>
-        row.channel !== BROADCAST_LOG && readerEnded(row, held, now)
-      );
-      for (let at = 0; at < ended.length; at += ROWS_PER_DROP) {
-        const rows = ended.slice(at, at + ROWS_PER_DROP);
-        dropped += await writes.write<number>("maintenance", { op: "dropPositions", rows });
-      }
-      for (const { channel, reader } of ended) {
-        const store = stores.get(channel);
-        if (store instanceof SqliteAppend) store.positions.delete(reader);
-      }
-    }
+  sweepPositions(held: (clientId: string) => boolean, now: Nanoseconds): Promise<number> {
+    return sweepPositions(this.#opened(), held, now);
   }
 
-  async recoverHolds(
+  recoverHolds(
     keep: (channel: string, hold: Omit<Hold, "message">) => boolean,
   ): Promise<{ readonly kept: readonly StoredHold[]; readonly abandoned: number }> {
-    const { reads, writes, stores } = this.#opened();
-    const kept: StoredHold[] = [];
-    let abandoned = 0;
-    let after: readonly [string, string, number] = ["", "", 0];
-    for (;;) {
-      const page = await reads.read<StoredHold[]>({ op: "holds", after });
-      if (page.length === 0) return { kept, abandoned };
-      const last = page[page.length - 1];
-      after = [last.channel, last.clientId, last.packetId];
-      const gone: StoredHold[] = [];
-      for (const hold of page) {
-        if (stores.has(hold.channel) && keep(hold.channel, hold)) kept.push(hold);
-        else gone.push(hold);
-      }
-      for (let at = 0; at < gone.length; at += ROWS_PER_DROP) {
-        const rows = gone.slice(at, at + ROWS_PER_DROP);
-        abandoned += await writes.write<number>("maintenance", { op: "dropHolds", rows });
-      }
-    }
+    return recoverHolds(this.#opened(), keep);
   }
 
   // --------------------------------------------------------------------------------------- close
 
-  close(): Promise<void> {
-    return this.#closing ??= this.#close();
+  /** @throws StorageFailure when the file was taken away meanwhile: what it kept went with it */
+  async close(): Promise<void> {
+    const gone = await (this.#closing ??= this.#close());
+    if (gone !== undefined) throw gone;
   }
 
-  abandon(): Promise<void> {
-    return this.close();
+  async abandon(): Promise<void> {
+    await (this.#closing ??= this.#close());
   }
 
-  /** In the order of S147; the lock goes last. */
-  async #close(): Promise<void> {
+  /** In the order of S147; the lock goes last. @return why the file does not hold what was kept */
+  async #close(): Promise<StorageFailure | undefined> {
     const open = this.#open;
-    if (open === undefined) return;
+    if (open === undefined) return undefined;
     const { filePath, log } = this.options;
     const closed = new StorageFailure("failed", `storage ${filePath}: is closed`);
     await open.writes.drain(closed);
     open.logKeeper.close();
     await open.reads.drain(closed);
+    open.watch.close();
     try {
       const [, ...beside] = this.#workers;
       for (const worker of beside) {
@@ -495,10 +480,12 @@ export class SqliteProvider implements Provider {
       // The data is committed either way: the next open replays the log.
       this.#sayNotWhole(errorText(error));
     }
+    const gone = await open.watch.lost();
     open.flusher.close();
     for (const worker of this.#workers) worker.terminate();
     open.lock.release();
-    log.debug("storage is closed", { provider: this.name, path: filePath });
+    if (gone === undefined) log.debug("storage is closed", { provider: this.name, path: filePath });
+    return gone;
   }
 
   #sayNotWhole(why: string): void {

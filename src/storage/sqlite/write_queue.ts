@@ -78,6 +78,8 @@ export class WriteQueue {
   #resets: ((answer: Answer | undefined) => void)[] = [];
   #packer = new Packer();
   #closed: StorageFailure | undefined;
+  /** Why nothing new is taken for the time being. */
+  #refusing: StorageFailure | undefined;
   #onceIdle: (() => void) | undefined;
 
   /** Set while an interval batch is open; `#intervalIsOver` once it may commit unfilled. */
@@ -110,10 +112,8 @@ export class WriteQueue {
   }
 
   submit(entry: PublishEntry): void {
-    if (this.#closed !== undefined) {
-      entry.settled(this.#closed);
-      return;
-    }
+    const refusal = this.#closed ?? this.#refusing;
+    if (refusal !== undefined) return entry.settled(refusal);
     this.#publishes.push(entry);
     this.waitingEntries++;
     this.waitingBytes += entry.bytes;
@@ -130,7 +130,8 @@ export class WriteQueue {
    */
   write<T>(place: WriteClass, write: Write, clientId?: string): Promise<T> {
     return new Promise((resolve, reject) => {
-      if (this.#closed !== undefined) return reject(this.#closed);
+      const refusal = this.#closed ?? this.#refusing;
+      if (refusal !== undefined) return reject(refusal);
       const answered = (outcome: Outcome | undefined) => {
         if (outcome === undefined) reject(this.#closed);
         else if ("value" in outcome) resolve(outcome.value as T);
@@ -167,22 +168,36 @@ export class WriteQueue {
     });
   }
 
+  /** Nothing that is written from now on is kept, until this is called with undefined. */
+  refuse(failure: StorageFailure | undefined): void {
+    this.#refusing = failure;
+    if (failure === undefined) return;
+    this.#dismiss(failure);
+    this.#signal();
+  }
+
   /** The writer is gone: nothing that waits was kept (S119). */
   fail(failure: StorageFailure): void {
     this.#closed = failure;
     this.#intervalTimer?.cancel();
+    this.#dismiss(failure);
+    for (const answered of this.#resets.splice(0)) answered(undefined);
+    this.#onceIdle?.();
+  }
+
+  /** Answers all that waits and was not handed to the writer. */
+  #dismiss(failure: StorageFailure): void {
+    const refused: Outcome = { failure: { kind: failure.kind, text: failure.message } };
     for (let entry = this.#publishes.shift(); entry; entry = this.#publishes.shift()) {
       this.#settled(1, entry.bytes);
       this.#hear(() => entry!.settled(failure));
     }
     for (const list of [this.#releases, this.#ungrouped]) {
-      for (let queued = list.shift(); queued; queued = list.shift()) queued.answered(undefined);
+      for (let queued = list.shift(); queued; queued = list.shift()) queued.answered(refused);
     }
     for (let turn = this.sessions.next(); turn; turn = this.sessions.next()) {
-      for (const queued of turn.group) queued.answered(undefined);
+      for (const queued of turn.group) queued.answered(refused);
     }
-    for (const answered of this.#resets.splice(0)) answered(undefined);
-    this.#onceIdle?.();
   }
 
   // -------------------------------------------------------------------------------------- turns
@@ -318,7 +333,9 @@ export class WriteQueue {
         this.publishCommits[closedBy]++;
         this.publishRecords += group.length - group.refused - (answer.failures?.size ?? 0);
       } else this.options.failed(failure);
-      const refusal = failure && new StorageFailure(failure.kind, failure.text);
+      const refusal = failure === undefined
+        ? this.#refusing
+        : new StorageFailure(failure.kind, failure.text);
       const { answerable } = this.options;
       if (refusal !== undefined || answerable === undefined) {
         // The writer works on what waited while this group hears its outcome.
