@@ -9,6 +9,7 @@ import {
   type Window,
 } from "../contract.ts";
 import { FirstFew } from "../first_few.ts";
+import { PackedRecords } from "../snapshot/packed_records.ts";
 import { type Message, type Offset, recordSize, type StoredRecord } from "../record.ts";
 import type { ByteCount } from "./byte_count.ts";
 import { MemoryStore, overBound } from "./memory_store.ts";
@@ -19,6 +20,8 @@ import { ENTRIES_A_TURN, nextTurn } from "./turns.ts";
 /** A log kept in process: append channels, dead-letter channels and the broadcast log. */
 export class MemoryAppendStore extends MemoryStore implements AppendStore {
   readonly kind = "append";
+  /** What a snapshot brought; all of `#records` is above it. */
+  #packed = PackedRecords.none();
   #records = new RecordList<StoredRecord>();
   #bytes = 0;
   #maxBytes: number | undefined;
@@ -65,7 +68,7 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
     const records: StoredRecord[] = [];
     let bytes = 0;
     if (offset < this.nextOffset && max > 0) {
-      this.#records.walk(offset, (record) => {
+      this.#walk(offset, (record) => {
         bytes += recordSize(record.message);
         if (bytes > maxBytes && records.length > 0) return false;
         records.push(record);
@@ -81,11 +84,15 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
     for (let from = this.floorOffset;;) {
       let found: Offset | undefined;
       let looked = 0;
-      this.#records.walk(from, ({ offset, message }) => {
-        if (message.timestamp >= time && message.timestamp !== 0n) found = offset;
+      const look = (offset: Offset, timestamp: Nanoseconds) => {
+        if (timestamp >= time && timestamp !== 0n) found = offset;
         from = offset + 1;
         return found === undefined && ++looked < ENTRIES_A_TURN;
-      });
+      };
+      this.#packed.walkTimes(from, look);
+      if (found === undefined && looked < ENTRIES_A_TURN) {
+        this.#records.walk(from, ({ offset, message }) => look(offset, message.timestamp));
+      }
       if (found !== undefined) return { offset: found, found: true };
       if (looked < ENTRIES_A_TURN) return { offset: this.nextOffset, found: false };
       await nextTurn();
@@ -96,18 +103,34 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
     let removed = 0;
     let freed = 0;
     for (;;) {
-      const first = this.#records.first();
-      if (first === undefined) break;
-      const { timestamp } = first.message;
+      const timestamp = this.#firstTime();
+      if (timestamp === undefined) break;
       const tooOld = timestamp !== 0n && timestamp < before;
       const tooMany = maxBytes !== undefined && this.#bytes - freed > maxBytes;
       if (!tooOld && !tooMany) break;
-      this.#records.shift();
+      freed += this.#shift();
       removed++;
-      freed += recordSize(first.message);
     }
     if (removed > 0) this.#gone(freed);
     return Promise.resolve({ removed, freed });
+  }
+
+  /** Receipt time of the lowest record. */
+  #firstTime(): Nanoseconds | undefined {
+    if (this.#packed.length > 0) return this.#packed.firstTime();
+    return this.#records.first()?.message.timestamp;
+  }
+
+  /** Removes the lowest record. @return its size */
+  #shift(): number {
+    if (this.#packed.length > 0) return this.#packed.shift();
+    return recordSize(this.#records.shift()!.message);
+  }
+
+  #walk(from: Offset, visit: (record: StoredRecord) => boolean): void {
+    let more = true;
+    this.#packed.walk(from, (record) => more = visit(record));
+    if (more) this.#records.walk(from, visit);
   }
 
   removeMany(offsets: readonly Offset[]): Promise<Removed> {
@@ -117,6 +140,8 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
   take(offsets: readonly Offset[]): Removed {
     let removed = 0;
     let freed = 0;
+    const { last } = this.#packed;
+    if (last !== undefined && offsets.some((offset) => offset <= last)) this.#unpack();
     for (const offset of offsets) {
       const record = this.#records.remove(offset);
       if (record === undefined) continue;
@@ -134,7 +159,7 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
   oldest(bytes: number, spared: (offset: Offset) => boolean): readonly Offset[] | undefined {
     const offsets: Offset[] = [];
     let found = 0;
-    this.#records.walk(0, (record) => {
+    this.#walk(0, (record) => {
       if (spared(record.offset)) return true;
       offsets.push(record.offset);
       found += recordSize(record.message);
@@ -143,9 +168,20 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
     return found < bytes ? undefined : offsets;
   }
 
+  /** What is packed goes from its front only. */
+  #unpack(): void {
+    const records = new RecordList<StoredRecord>();
+    this.#walk(0, (record) => {
+      records.push(record);
+      return true;
+    });
+    this.#packed = PackedRecords.none();
+    this.#records = records;
+  }
+
   #gone(freed: number): void {
     this.#bytes -= freed;
-    this.floorOffset = this.#records.first()?.offset ?? this.nextOffset;
+    this.floorOffset = this.#packed.first ?? this.#records.first()?.offset ?? this.nextOffset;
     this.count.adjust(-freed);
   }
 
@@ -210,6 +246,7 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
       kind: this.kind,
       next: this.nextOffset,
       floor: this.floorOffset,
+      packed: this.#packed.copy(),
       records: this.#records.toArray(),
       jobs: [],
       positions: [...this.#positions.values()],
@@ -219,7 +256,8 @@ export class MemoryAppendStore extends MemoryStore implements AppendStore {
 
   override restore(state: ChannelState): void {
     super.restore(state);
-    let bytes = 0;
+    this.#packed = state.packed ?? this.#packed;
+    let { bytes } = this.#packed;
     for (const { offset, message } of state.records) {
       this.#records.push({ offset, message: this.own(message) });
       bytes += recordSize(message);

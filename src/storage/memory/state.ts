@@ -1,4 +1,5 @@
 import type { GroupImage, Hold, Job, Position, SessionImage, StoreKind } from "../contract.ts";
+import type { PackedRecords } from "../snapshot/packed_records.ts";
 import type { Offset, StoredRecord } from "../record.ts";
 
 /**
@@ -11,6 +12,8 @@ export interface ChannelState {
   readonly kind: StoreKind;
   readonly next: Offset;
   readonly floor: Offset;
+  /** `append`: records below those of `records`, as a snapshot has them. */
+  readonly packed?: PackedRecords;
   /** `append`: ascending by offset. `latest`: stored deletions included; ascending when restored. */
   readonly records: readonly StoredRecord[];
   /** `queue`: ascending by offset. */

@@ -6,24 +6,26 @@ import { SnapshotFault } from "./format.ts";
 /** Strings that repeat (topics, client ids) are kept once, up to so many different ones a file. */
 const SHARED_TEXTS = 4_096;
 
+const STRICT = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
 /**
  * The primitives of the snapshot format, read from the body of a file whose checksum held. Whatever a
  * length or a count says is compared with the bytes that are left before anything is made (S54).
  */
 export class ByteReader {
-  #at = 0;
+  /** Where the next read begins. */
+  at = 0;
   readonly #view: DataView;
   readonly #ascii: Buffer;
-  readonly #decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   readonly #shared = new Map<string, string>();
 
-  constructor(private readonly body: Uint8Array) {
+  constructor(readonly body: Uint8Array) {
     this.#view = new DataView(body.buffer, body.byteOffset, body.byteLength);
     this.#ascii = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   }
 
   get left(): number {
-    return this.body.byteLength - this.#at;
+    return this.body.byteLength - this.at;
   }
 
   u8(): number {
@@ -32,10 +34,10 @@ export class ByteReader {
 
   /** Goes over the next `count` bytes if all of them are 0. */
   skipZeros(count: number): boolean {
-    const end = this.#at + count;
+    const end = this.at + count;
     if (count > this.left) return false;
-    for (let at = this.#at; at < end; at++) if (this.body[at] !== 0) return false;
-    this.#at = end;
+    for (let at = this.at; at < end; at++) if (this.body[at] !== 0) return false;
+    this.at = end;
     return true;
   }
 
@@ -86,7 +88,7 @@ export class ByteReader {
     // Six times as fast as the decoder, and a million records have five million texts.
     if (at === end) return this.#ascii.toString("latin1", start, end);
     try {
-      return this.#decoder.decode(body.subarray(start, end));
+      return STRICT.decode(body.subarray(start, end));
     } catch (error) {
       throw new SnapshotFault("is damaged: a text in it is not UTF-8", { cause: error });
     }
@@ -114,14 +116,19 @@ export class ByteReader {
     return this.bool() ? read() : undefined;
   }
 
-  /** A list whose items take `smallest` bytes each at least. */
-  list<T>(smallest: number, read: () => T): T[] {
+  /** The length of a list whose items take `smallest` bytes each at least. */
+  count(smallest: number): number {
     const count = this.u32();
     if (count * smallest > this.left) {
       throw new SnapshotFault(
         `is damaged: it announces ${count} items where ${this.left} bytes are left`,
       );
     }
+    return count;
+  }
+
+  list<T>(smallest: number, read: () => T): T[] {
+    const count = this.count(smallest);
     const items: T[] = [];
     for (let i = 0; i < count; i++) items.push(read());
     return items;
@@ -140,8 +147,8 @@ export class ByteReader {
         `is damaged: ${bytes} bytes are announced where ${this.left} are left`,
       );
     }
-    const at = this.#at;
-    this.#at += bytes;
+    const at = this.at;
+    this.at += bytes;
     return at;
   }
 }

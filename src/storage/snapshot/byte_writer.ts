@@ -2,6 +2,9 @@ import type { Nanoseconds } from "../../platform/clock.ts";
 import type { Offset } from "../record.ts";
 
 const FIRST_BYTES = 64 * 1024;
+/** Bytes that are worth a write of their own. */
+const FULL_BYTES = 512 * 1024;
+const TWO_TO_32 = 0x1_0000_0000;
 /** Strings up to this are copied unit by unit while they are ASCII; longer ones by the runtime. */
 const SHORT_TEXT = 64;
 
@@ -15,6 +18,11 @@ export class ByteWriter {
 
   get length(): number {
     return this.#length;
+  }
+
+  /** What was written is to be taken out before more is. */
+  get full(): boolean {
+    return this.#length >= FULL_BYTES;
   }
 
   /** What was written since the last exchange; valid until the next write. */
@@ -57,8 +65,10 @@ export class ByteWriter {
 
   offset(value: Offset): void {
     this.#grow(8);
-    this.#view.setUint32(this.#length, value % 0x1_0000_0000, true);
-    this.#view.setUint32(this.#length + 4, Math.floor(value / 0x1_0000_0000), true);
+    // A remainder of doubles costs as much as the rest of a record.
+    const high = value < TWO_TO_32 ? 0 : Math.floor(value / TWO_TO_32);
+    this.#view.setUint32(this.#length, value - high * TWO_TO_32, true);
+    this.#view.setUint32(this.#length + 4, high, true);
     this.#length += 8;
   }
 

@@ -19,10 +19,11 @@ import {
   type StoredRecord,
 } from "../record.ts";
 import { ByteReader } from "./byte_reader.ts";
+import { PackedRecords } from "./packed_records.ts";
 import { IN_FLIGHT_STATES, type ManifestEntry, SnapshotFault, STORE_KINDS } from "./format.ts";
 
 /** The fewest bytes that an item of each list takes: what a count is held against (S54). */
-const SMALLEST = {
+export const SMALLEST = {
   channel: 4 + 1 + 8 + 8 + 4 + 4,
   record: 8 + 4 + 4 + 8 + 4 + 4 + 5 + 1 + 4 + 4 + 1 + 1 + 4,
   position: 4 + 8 + 4 + 8,
@@ -44,13 +45,17 @@ export interface StoredSession {
 }
 
 /**
- * Each reads the whole body of a file whose header was accepted. Payloads are views of `body`.
+ * Each reads the whole body of a file whose header was accepted. Payloads are views of `body`, but for the
+ * append channels that `packed` names: their records are copied as they stand.
  *
  * @throws SnapshotFault
  */
-export function decodeChannels(body: Uint8Array): ChannelState[] {
+export function decodeChannels(
+  body: Uint8Array,
+  packed: (channel: string) => boolean = () => false,
+): ChannelState[] {
   const from = new ByteReader(body);
-  const channels = from.list(SMALLEST.channel, () => channel(from));
+  const channels = from.list(SMALLEST.channel, () => channel(from, packed));
   from.end();
   return channels;
 }
@@ -79,19 +84,22 @@ export function decodeSessions(
   return { sessions, groups };
 }
 
-function channel(from: ByteReader): ChannelState {
+function channel(from: ByteReader, packed: (channel: string) => boolean): ChannelState {
   const name = from.text();
   const kind = STORE_KINDS[from.oneOf(STORE_KINDS.length)];
   const next = from.offset();
   const floor = from.offset();
   const jobs = kind === "queue" ? from.list(SMALLEST_JOB, () => job(from)) : [];
-  const records = kind !== "queue" ? from.list(SMALLEST.record, () => record(from)) : [];
+  const pack = kind === "append" && packed(name) ? PackedRecords.read(from) : undefined;
+  const listed = kind !== "queue" && pack === undefined;
+  const records = listed ? from.list(SMALLEST.record, () => decodeRecord(from)) : [];
   const positions = kind === "append" ? from.list(SMALLEST.position, () => position(from)) : [];
   const holds = from.list(SMALLEST_HOLD, () => hold(from));
-  return { name, kind, next, floor, records, jobs, positions, holds };
+  return { name, kind, next, floor, packed: pack, records, jobs, positions, holds };
 }
 
-function record(from: ByteReader): StoredRecord {
+/** The record at which `from` stands. */
+export function decodeRecord(from: ByteReader): StoredRecord {
   const offset = from.offset();
   return { offset, message: message(from) };
 }
@@ -141,7 +149,7 @@ function properties(from: ByteReader): PublishProperties {
 
 function job(from: ByteReader): Job {
   return {
-    ...record(from),
+    ...decodeRecord(from),
     attempts: from.u32(),
     firstDelivered: from.time(),
     lastDelivered: from.time(),

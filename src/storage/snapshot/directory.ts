@@ -27,6 +27,8 @@ export interface NewFile {
 
 const OWNER_ONLY = 0o600;
 const READ_BYTES = 16 * 1024 * 1024;
+/** Bytes written between two flushes that run beside the writing: the last sync then finds little left. */
+const FLUSH_BYTES = 16 * 1024 * 1024;
 
 /** A directory of the filesystem. It has to exist. */
 export class FileDirectory implements SnapshotDirectory {
@@ -60,21 +62,14 @@ export class FileDirectory implements SnapshotDirectory {
   }
 
   async create(file: string): Promise<NewFile> {
-    const opened = await Deno.open(this.#at(file), {
+    const path = this.#at(file);
+    const opened = await Deno.open(path, {
       write: true,
       create: true,
       truncate: true,
       mode: OWNER_ONLY,
     });
-    return {
-      async write(bytes) {
-        for (let written = 0; written < bytes.byteLength;) {
-          written += await opened.write(bytes.subarray(written));
-        }
-      },
-      sync: () => opened.sync(),
-      close: () => opened.close(),
-    };
+    return new SystemFile(opened, path);
   }
 
   rename(from: string, to: string): Promise<void> {
@@ -105,6 +100,42 @@ export class FileDirectory implements SnapshotDirectory {
 
   #at(file: string): string {
     return `${this.path}/${file}`;
+  }
+}
+
+/** A file being written, which the disk takes in while the rest of it is made. */
+class SystemFile implements NewFile {
+  #unflushed = 0;
+  /** Resolves with the error of a flush, if it has one. */
+  #flushing: Promise<unknown> | undefined;
+
+  constructor(private readonly opened: Deno.FsFile, private readonly path: string) {}
+
+  async write(bytes: Uint8Array): Promise<void> {
+    for (let written = 0; written < bytes.byteLength;) {
+      written += await this.opened.write(bytes.subarray(written));
+    }
+    this.#unflushed += bytes.byteLength;
+    if (this.#unflushed < FLUSH_BYTES) return;
+    this.#unflushed = 0;
+    const before = this.#flushing;
+    this.#flushing = this.#flush().then(() => before, (error) => error);
+  }
+
+  async sync(): Promise<void> {
+    const error = await this.#flushing;
+    if (error !== undefined) throw error;
+    await this.opened.sync();
+  }
+
+  close(): void {
+    this.opened.close();
+  }
+
+  /** Through a descriptor of its own: the runtime does one thing at a time with each. */
+  async #flush(): Promise<void> {
+    using other = await Deno.open(this.path, { write: true });
+    await other.syncData();
   }
 }
 

@@ -25,7 +25,8 @@ export interface Listed<T> extends Iterable<T> {
 }
 
 /** A `ChannelState` whose lists need not be in memory. */
-export interface EncodedChannel extends Pick<ChannelState, "name" | "kind" | "next" | "floor"> {
+export interface EncodedChannel
+  extends Pick<ChannelState, "name" | "kind" | "next" | "floor" | "packed"> {
   readonly records: Listed<StoredRecord>;
   readonly jobs: Listed<Job>;
   readonly positions: Listed<Position>;
@@ -33,8 +34,8 @@ export interface EncodedChannel extends Pick<ChannelState, "name" | "kind" | "ne
 }
 
 /**
- * The bodies of the three kinds of files (S56). The generators stop where a writer may empty the buffer,
- * so that a file of any size is encoded in one buffer.
+ * The bodies of the three kinds of files (S56). The generators stop where the buffer is full and has to be
+ * emptied, so that a file of any size is encoded in one.
  */
 export function* encodeChannels(
   out: ByteWriter,
@@ -50,27 +51,31 @@ export function* encodeChannels(
       out.u32(channel.jobs.length);
       for (const job of channel.jobs) {
         encodeJob(out, job);
-        yield;
+        if (out.full) yield;
       }
     } else {
-      out.u32(channel.records.length);
+      out.u32((channel.packed?.length ?? 0) + channel.records.length);
+      for (const piece of channel.packed?.encoded() ?? []) {
+        out.raw(piece);
+        if (out.full) yield;
+      }
       for (const record of channel.records) {
         out.offset(record.offset);
         encodeMessage(out, record.message);
-        yield;
+        if (out.full) yield;
       }
     }
     if (channel.kind === "append") {
       out.u32(channel.positions.length);
       for (const position of channel.positions) {
         encodePosition(out, position);
-        yield;
+        if (out.full) yield;
       }
     }
     out.u32(channel.holds.length);
     for (const hold of channel.holds) {
       encodeHold(out, hold);
-      yield;
+      if (out.full) yield;
     }
   }
 }
@@ -84,7 +89,7 @@ export function* encodeManifest(
     out.text(file);
     out.u32(channels.length);
     for (const channel of channels) out.text(channel);
-    yield;
+    if (out.full) yield;
   }
 }
 
@@ -96,7 +101,7 @@ export function* encodeSessions(
   out.u32(sessions.length);
   for (const session of sessions) {
     encodeSession(out, session);
-    yield;
+    if (out.full) yield;
   }
   out.u32(groups.length);
   for (const { name, cursor, returned } of groups) {
@@ -104,7 +109,7 @@ export function* encodeSessions(
     out.offset(cursor);
     out.u32(returned.length);
     for (const offset of returned) out.offset(offset);
-    yield;
+    if (out.full) yield;
   }
 }
 

@@ -160,7 +160,9 @@ export class SnapshotLoader {
 
   async #channels({ file, stores }: ChannelsFile, last: LastStop): Promise<ChannelState[]> {
     const names = stores.map(({ channel }) => channel);
-    const whole = await this.#whole(file, FileKind.Channels, names, last, decodeChannels);
+    // The log loses records from its middle, and its sessions are held against each of them.
+    const decode = (body: Uint8Array) => decodeChannels(body, (name) => name !== BROADCAST_LOG);
+    const whole = await this.#whole(file, FileKind.Channels, names, last, decode);
     if (whole === undefined) return [];
     const { header, content } = whole;
     try {

@@ -15,7 +15,7 @@ export function* contradictions(channel: ChannelState): Generator<string> {
   const { next, floor } = channel;
   if (floor < 1 || floor > next) yield `has floor ${floor} and next offset ${next}`;
   let last = 0;
-  for (const { offset } of channel.kind === "queue" ? channel.jobs : channel.records) {
+  for (const offset of offsetsOf(channel)) {
     if (offset <= last) yield `has offset ${offset} after ${last}`;
     if (offset < floor) yield `has offset ${offset} below its floor ${floor}`;
     if (offset >= next) yield `has offset ${offset} at or past its next offset ${next}`;
@@ -32,6 +32,11 @@ export function* contradictions(channel: ChannelState): Generator<string> {
   }
   const packets = channel.holds.map(({ clientId, packetId }) => `${packetId} of ${clientId}`);
   for (const packet of repeated(packets)) yield `holds packet ${packet} twice`;
+}
+
+function* offsetsOf({ kind, packed, records, jobs }: ChannelState): Generator<Offset> {
+  if (packed !== undefined) yield* packed.offsets();
+  for (const { offset } of kind === "queue" ? jobs : records) yield offset;
 }
 
 /** @throws SnapshotFault for the first contradiction */

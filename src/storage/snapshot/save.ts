@@ -18,8 +18,6 @@ import { FileKind, type ManifestEntry } from "./format.ts";
 
 /** Files written at once, the manifest before them (S71). */
 const FILES_AT_ONCE = 4;
-/** Bytes encoded before they are written. */
-const PIECE_BYTES = 512 * 1024;
 
 /** A file that did not land; its predecessor is whole. */
 export interface SaveFailure {
@@ -169,7 +167,7 @@ async function writeFile(
         writing = heard(created.write(piece));
       };
       out.raw(headerBytes({ kind, writer: revision, writtenAt }));
-      for (const _ of encode(out)) if (out.length >= PIECE_BYTES) await flush();
+      for (const _ of encode(out)) await flush();
       await flush();
       out.u32(checksum);
       await writing;
