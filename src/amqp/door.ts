@@ -1,3 +1,4 @@
+import { refusalName } from "../broker/reason.ts";
 import type { Context } from "../broker/context.ts";
 import type { TcpDoor } from "../config/configuration.ts";
 import { type Admission, ConnectRate, type Place } from "../doors/admission.ts";
@@ -41,7 +42,12 @@ export class AmqpDoor {
     // The TLS handshake counts against the time the AMQP handshake has.
     const handshakes = this.#handshakes = new Handshakes(
       this.#listener.layers,
-      { log, timers, listener: this.configuration.name },
+      {
+        log,
+        timers,
+        listener: this.configuration.name,
+        onRefused: (code) => counters.connectionsRefused.add(refusalName({ code })),
+      },
       amqp.handshakeTimeoutMs,
     );
     const take = (accepted: Accepted) => {

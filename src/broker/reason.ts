@@ -35,6 +35,7 @@ export const Reason = {
   RetainNotSupported: 0x9a,
   QoSNotSupported: 0x9b,
   SharedSubscriptionsNotSupported: 0x9e,
+  MaximumConnectTime: 0xa0,
 } as const;
 
 export type ReasonCode = typeof Reason[keyof typeof Reason];
@@ -78,6 +79,7 @@ const NAMES: Readonly<Partial<Record<ReasonCode, string>>> = {
   [Reason.RetainNotSupported]: "retain not supported",
   [Reason.QoSNotSupported]: "qos not supported",
   [Reason.SharedSubscriptionsNotSupported]: "shared subscriptions not supported",
+  [Reason.MaximumConnectTime]: "maximum connect time",
 };
 
 /** What a refusal is counted and listed as: one of a closed set, never its Reason String. */

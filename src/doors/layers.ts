@@ -1,3 +1,4 @@
+import { Reason, type ReasonCode } from "../broker/reason.ts";
 import type { Log } from "../platform/log.ts";
 import type { Timers } from "../platform/timers.ts";
 import type { ByteLink } from "./byte_link.ts";
@@ -27,6 +28,8 @@ export interface LayerContext {
   readonly listener: string;
   /** The connection is not going to be served: its place is free before the last answer leaves. */
   readonly ending?: () => void;
+  /** A layer refused the connection; one that its peer or its deadline ended was not refused by it. */
+  readonly onRefused?: (code: ReasonCode) => void;
 }
 
 /**
@@ -50,9 +53,10 @@ export async function carry(
 }
 
 export function tlsLayer(terminator: TlsTerminator): Layer {
-  return async ({ link, address }, { log, listener }) => {
+  return async ({ link, address }, { log, listener, onRefused }) => {
     const secured = await terminator.secure(link);
     if ("refused" in secured) {
+      if (secured.code !== undefined) onRefused?.(secured.code);
       log.warn("refused a connection in its TLS handshake", {
         listener,
         address,
@@ -74,12 +78,24 @@ export function tlsLayer(terminator: TlsTerminator): Layer {
 /** How long a proxy has for its header (02b 4.5). */
 export const PROXY_HEADER_MS = 5_000;
 
-export const proxyLayer: Layer = async ({ link, address }, { log, listener, timers }) => {
-  const deadline = timers.after(PROXY_HEADER_MS, () => link.close());
+export const proxyLayer: Layer = async (
+  { link, address },
+  { log, listener, timers, onRefused },
+) => {
+  const deadline = timers.after(PROXY_HEADER_MS, () => {
+    onRefused?.(Reason.MaximumConnectTime);
+    log.warn("refused a connection by its PROXY header", {
+      listener,
+      address,
+      reason: `it was not there within ${PROXY_HEADER_MS / 1_000}s`,
+    });
+    link.close();
+  });
   const reading = await readHeader(link);
   deadline.cancel();
   if (reading === undefined) return undefined;
   if (reading.state === "refused") {
+    onRefused?.(Reason.ProtocolError);
     log.warn("refused a connection by its PROXY header", {
       listener,
       address,

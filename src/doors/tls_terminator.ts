@@ -1,6 +1,7 @@
 import { createHash, X509Certificate } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { createServer, type Server, type TLSSocket } from "node:tls";
+import { Reason, type ReasonCode } from "../broker/reason.ts";
 import type { TlsConfiguration } from "../config/configuration.ts";
 import { errorText } from "../platform/log.ts";
 import type { ByteLink } from "./byte_link.ts";
@@ -27,6 +28,8 @@ export interface Secured {
 /** Why there is no connection: the end of a sentence. */
 export interface NotSecured {
   readonly refused: string;
+  /** What the refusal is; undefined when the connection ended by itself. */
+  readonly code: ReasonCode | undefined;
 }
 
 /**
@@ -64,14 +67,14 @@ export class TlsTerminator {
     const below = new LinkDuplex(link);
     const verified = this.#verified;
     return new Promise((resolve) => {
-      const refuse = (refused: string) => {
+      const refuse = (refused: string, code: ReasonCode | undefined) => {
         below.destroy();
-        resolve({ refused });
+        resolve({ refused, code });
       };
-      const failed = (error: unknown) => refuse(errorText(error));
       // What ended it, where it was the handshake itself, is said just after.
-      const ended = () => void setImmediate(refuse, "the connection ended during the handshake");
-      below.on("error", failed);
+      const ended = () =>
+        void setImmediate(refuse, "the connection ended during the handshake", undefined);
+      below.on("error", (error) => refuse(errorText(error), undefined));
       below.on("end", ended);
       below.on("close", ended);
       // The server's events do not say which connection they are about, so each connection is given to
@@ -82,7 +85,10 @@ export class TlsTerminator {
           below.off("end", ended);
           below.off("close", ended);
           resolve(this.#admit(about[0] as TLSSocket, below, verified));
-        } else if (event === "tlsClientError") refuse(failure(about[0], about[1]));
+        } else if (event === "tlsClientError") {
+          const why = failure(about[0], about[1]);
+          refuse(why, /certificate/i.test(why) ? Reason.NotAuthorized : Reason.ProtocolError);
+        }
         return true;
       };
       EventEmitter.prototype.emit.call(server, "connection", below);
@@ -94,7 +100,7 @@ export class TlsTerminator {
       socket.on("error", () => {});
       socket.destroy();
       below.destroy();
-      return { refused };
+      return { refused, code: Reason.NotAuthorized };
     };
     const secured = (name: string | undefined, certificate: boolean): Secured => ({
       link: new TlsLink(socket, below),

@@ -1,5 +1,5 @@
 import type { Broker } from "../../broker/broker.ts";
-import { Reason } from "../../broker/reason.ts";
+import { Reason, type ReasonCode, refusalName } from "../../broker/reason.ts";
 import type { Place } from "../../doors/admission.ts";
 import { type Accepted, carry, type Layer } from "../../doors/layers.ts";
 import type { Timer } from "../../platform/timers.ts";
@@ -39,7 +39,7 @@ export class Opening {
     private readonly place: Place,
   ) {
     const { timers, limits } = context.broker.context;
-    this.#timeout = timers.after(limits.connectTimeoutMs, () => this.cut());
+    this.#timeout = timers.after(limits.connectTimeoutMs, () => this.#late());
   }
 
   /** Closes without a word; `run` then ends, or the connection that it has answered. */
@@ -52,7 +52,9 @@ export class Opening {
     if (!this.place.hasSlot && !await this.#waitForSlot()) return undefined;
     const { broker: { context: { log, timers } }, listener, layers } = this.context;
     const ending = () => this.place.leave();
-    const carried = await carry(this.accepted, layers, { log, timers, listener, ending });
+    const onRefused = (code: ReasonCode) => this.#count(code);
+    const context = { log, timers, listener, ending, onRefused };
+    const carried = await carry(this.accepted, layers, context);
     if (carried === undefined) {
       this.#over();
       return undefined;
@@ -85,10 +87,25 @@ export class Opening {
     return true;
   }
 
+  /** The one clock over everything before the CONNECT has run out. */
+  #late(): void {
+    this.#count(Reason.MaximumConnectTime);
+    this.context.broker.context.log.warn("refused a connection", {
+      listener: this.context.listener,
+      address: this.accepted.address,
+      code: Reason.MaximumConnectTime,
+      reason: "there was no CONNECT within limits.connect_timeout",
+    });
+    this.cut();
+  }
+
+  #count(code: ReasonCode): void {
+    this.context.broker.context.counters.connectionsRefused.add(refusalName({ code }));
+  }
+
   #countBusy(address: string): void {
-    const { counters, log } = this.context.broker.context;
-    counters.connectionsRefused.add("server busy");
-    log.warn("refused a connection", {
+    this.#count(Reason.ServerBusy);
+    this.context.broker.context.log.warn("refused a connection", {
       listener: this.context.listener,
       address,
       code: Reason.ServerBusy,

@@ -31,8 +31,16 @@ const REASONS: ReadonlyMap<number, string> = new Map([
 export type Upgrade =
   /** `response` opens the WebSocket; `rest` is what followed the head. */
   | { readonly response: Uint8Array; readonly rest: Uint8Array }
-  /** `response` is the only answer; `reason` is the end of a sentence, `origin` that of a refused page. */
-  | { readonly refusal: Uint8Array; readonly reason: string; readonly origin: string | undefined };
+  | Refused;
+
+/** `refusal` is the only answer; `reason` is the end of a sentence, `origin` that of a refused page. */
+interface Refused {
+  readonly refusal: Uint8Array;
+  /** HTTP's. */
+  readonly status: number;
+  readonly reason: string;
+  readonly origin: string | undefined;
+}
 
 /**
  * Reads one request and decides about it; writes nothing. Undefined when the stream ended first.
@@ -123,9 +131,7 @@ function isHost(host: string): boolean {
     URL.canParse(`http://${host}`);
 }
 
-function refused(
-  { status, reason }: BadRequest,
-): { readonly refusal: Uint8Array; readonly reason: string; readonly origin: undefined } {
+function refused({ status, reason }: BadRequest): Refused {
   const body = `${reason}\n`;
   const extra = status === 405
     ? "Allow: GET\r\n"
@@ -135,7 +141,7 @@ function refused(
   const refusal = `HTTP/1.1 ${status} ${REASONS.get(status)}\r\n${extra}Connection: ` +
     `${status === 426 ? "Upgrade, close" : "close"}\r\n` +
     `Content-Type: text/plain; charset=utf-8\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
-  return { refusal: encode(refusal), reason, origin: undefined };
+  return { refusal: encode(refusal), status, reason, origin: undefined };
 }
 
 function encode(text: string): Uint8Array {

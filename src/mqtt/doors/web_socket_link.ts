@@ -52,7 +52,12 @@ export class WebSocketLink implements ByteLink {
   #pong: Uint8Array | undefined;
   #closing = false;
 
-  constructor(private readonly link: ByteLink, rest: Uint8Array) {
+  /** @param onRefused told once, when the peer breaks the protocol */
+  constructor(
+    private readonly link: ByteLink,
+    rest: Uint8Array,
+    private readonly onRefused: () => void = () => {},
+  ) {
     if (rest.length > 0) this.#rest = rest;
   }
 
@@ -118,14 +123,14 @@ export class WebSocketLink implements ByteLink {
     const known = this.#opcode <= OPCODE_BINARY ||
       (this.#opcode >= OPCODE_CLOSE && this.#opcode <= OPCODE_PONG);
     if (!known || (first & RESERVED) !== 0 || (second & MASKED) === 0) {
-      return this.#end(PROTOCOL_ERROR);
+      return this.#refuse(PROTOCOL_ERROR);
     }
-    if (this.#opcode === OPCODE_TEXT) return this.#end(UNSUPPORTED_DATA);
+    if (this.#opcode === OPCODE_TEXT) return this.#refuse(UNSUPPORTED_DATA);
     if (this.#opcode >= OPCODE_CLOSE) {
-      if (!final || length > LONGEST_CONTROL_BYTES) return this.#end(PROTOCOL_ERROR);
+      if (!final || length > LONGEST_CONTROL_BYTES) return this.#refuse(PROTOCOL_ERROR);
     } else {
       if ((this.#opcode === OPCODE_CONTINUATION) !== this.#inMessage) {
-        return this.#end(PROTOCOL_ERROR);
+        return this.#refuse(PROTOCOL_ERROR);
       }
       this.#inMessage = !final;
     }
@@ -140,10 +145,10 @@ export class WebSocketLink implements ByteLink {
     if (length < 126) this.#remaining = length;
     else if (length === 126) {
       this.#remaining = view.getUint16(2);
-      if (this.#remaining < 126) return this.#end(PROTOCOL_ERROR);
+      if (this.#remaining < 126) return this.#refuse(PROTOCOL_ERROR);
     } else {
       const long = view.getBigUint64(2);
-      if (long < 0x1_0000n || long >= 1n << 53n) return this.#end(PROTOCOL_ERROR);
+      if (long < 0x1_0000n || long >= 1n << 53n) return this.#refuse(PROTOCOL_ERROR);
       this.#remaining = Number(long);
     }
     if (this.#opcode >= OPCODE_CLOSE) {
@@ -197,6 +202,12 @@ export class WebSocketLink implements ByteLink {
 
   close(): void {
     this.#end(NORMAL_CLOSURE);
+  }
+
+  /** The peer broke the protocol, or speaks text. */
+  #refuse(code: number): void {
+    if (!this.#closing) this.onRefused();
+    this.#end(code);
   }
 
   /** Says a last word where that can be done, and closes. Idempotent. */

@@ -1,8 +1,15 @@
-/** Doors under clients that mean no good: memory stays bounded, everybody else is served. */
+/**
+ * Doors under clients that mean no good: memory stays bounded, everybody else is served, and whoever was
+ * refused is in the metrics.
+ */
 import assert from "node:assert/strict";
+import { cheapHash } from "../../auth/cheap_hash.ts";
+import { proxyHeader } from "../../doors/proxy_bytes.ts";
 import { BrokerProcess, configurationText } from "../../support/broker_process.ts";
 import { Certified } from "../../support/certificates.ts";
+import { ask } from "../../support/http.ts";
 import { openDescriptors } from "../../support/listening.ts";
+import { Metrics } from "../../support/metrics.ts";
 import { encodeConnect, join } from "../../support/mqtt_bytes.ts";
 import { freePort } from "../../support/ports.ts";
 import { seeded } from "../../support/random.ts";
@@ -18,7 +25,13 @@ const CONNECT_TIMEOUT_MS = 3_000;
 
 const authority = Certified.authority("servers");
 
-/** A broker with a plain, a TLS and a ws door, and somebody who uses it properly all along. */
+/** Why a connection was refused, in the words of the metric. */
+const LATE = "maximum connect time";
+const NO_PROTOCOL = "protocol error";
+const TOO_LARGE = "packet too large";
+const WRONG_PASSWORD = "bad user name or password";
+
+/** A broker with doors of every kind, and somebody who uses it properly all along. */
 class Siege implements AsyncDisposable {
   trips = 0;
   #stopped = false;
@@ -28,28 +41,39 @@ class Siege implements AsyncDisposable {
     readonly broker: BrokerProcess,
     readonly tls: number,
     readonly ws: number,
+    /** A door for users with passwords. */
+    readonly guarded: number,
+    private readonly operations: number,
     readonly before: number,
     readonly descriptors: number,
   ) {}
 
   static async begin(): Promise<Siege> {
-    const [tls, ws] = [freePort(), freePort()];
+    const [tls, ws, guarded, operations] = [freePort(), freePort(), freePort(), freePort()];
     const own = authority.issue({ commonName: "broker", dns: ["localhost"] });
     const broker = await BrokerProcess.start((place) => {
       Deno.writeTextFileSync(`${place.directory}/c.crt`, own.cert);
       Deno.writeTextFileSync(`${place.directory}/c.key`, own.key);
+      Deno.writeTextFileSync(`${place.directory}/users`, `alice:${cheapHash("right")}\n`);
       return configurationText(place, {
         provider: "memory",
         logLevel: "error",
         limits: `connect_timeout: ${CONNECT_TIMEOUT_MS / 1_000}s\nmax_connect_rate: none`,
+        broker: `operations: {listen: {tcp: {address: "127.0.0.1:${operations}"}}}`,
         listen: [
           "tcp:",
           `  - {name: plain, address: "127.0.0.1:${place.port}"}`,
           "  - name: secure",
           `    address: 127.0.0.1:${tls}`,
           `    tls: {cert_file: ${place.directory}/c.crt, key_file: ${place.directory}/c.key}`,
+          "  - name: guarded",
+          `    address: 127.0.0.1:${guarded}`,
+          `    password_file: ${place.directory}/users`,
           "ws:",
           `  address: 127.0.0.1:${ws}`,
+          "unix:",
+          `  path: ${place.directory}/proxied`,
+          "  proxy_protocol: true",
         ].join("\n"),
       });
     });
@@ -61,6 +85,8 @@ class Siege implements AsyncDisposable {
       broker,
       tls,
       ws,
+      guarded,
+      operations,
       broker.residentBytes(),
       openDescriptors(broker.pid),
     );
@@ -84,6 +110,24 @@ class Siege implements AsyncDisposable {
   assertBounded(what: string): void {
     const grown = (this.broker.residentBytes() - this.before) / MIB;
     assert.ok(grown < GROWTH_MIB, `memory grew by ${grown.toFixed()} MiB under ${what}`);
+  }
+
+  /**
+   * Everybody who was refused so far is counted, under these reasons and no others. Once a siege: a
+   * second scrape within the minute would be answered with the first.
+   */
+  async assertRefused(expected: Readonly<Record<string, number | "some">>): Promise<number> {
+    const { body } = await ask({ hostname: "127.0.0.1", port: this.operations }, "/metrics");
+    const metrics = Metrics.parse(body);
+    const name = "saguin_connections_refused_total";
+    const counted = new Map(
+      metrics.families.get(name)?.samples.map(({ labels, value }) => [labels.reason, value]),
+    );
+    assert.deepEqual([...counted.keys()].toSorted(), Object.keys(expected).toSorted());
+    for (const [reason, count] of Object.entries(expected)) {
+      if (count !== "some") assert.equal(counted.get(reason), count, reason);
+    }
+    return metrics.sum(name);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -140,6 +184,7 @@ Deno.test("a CONNECT that drips in from 500 sockets is cut at connect_timeout", 
   const elapsed = performance.now() - begun;
   assert.ok(elapsed < CONNECT_TIMEOUT_MS + 3_000, `the last one was closed after ${elapsed} ms`);
   siege.assertBounded("500 dripping CONNECTs");
+  await siege.assertRefused({ [LATE]: 500 });
 });
 
 Deno.test("300 CONNECTs that announce 100 KiB and bring most of it keep no more than they brought", async () => {
@@ -157,6 +202,7 @@ Deno.test("300 CONNECTs that announce 100 KiB and bring most of it keep no more 
     conn.close();
   });
   siege.assertBounded("300 large CONNECTs");
+  await siege.assertRefused({ [LATE]: 300 });
 });
 
 Deno.test("half-open handshakes: silence, half a hello, and noise cost little and end in time", async () => {
@@ -181,6 +227,9 @@ Deno.test("half-open handshakes: silence, half a hello, and noise cost little an
   const elapsed = performance.now() - begun;
   assert.ok(elapsed < CONNECT_TIMEOUT_MS + 5_000, `the last one was closed after ${elapsed} ms`);
   siege.assertBounded("400 half-open handshakes");
+  // Noise may look like the beginning of something.
+  const refused = await siege.assertRefused({ [LATE]: "some", [NO_PROTOCOL]: "some" });
+  assert.equal(refused, 400);
 });
 
 Deno.test("a TLS client may stop anywhere in its handshake", async () => {
@@ -202,6 +251,7 @@ Deno.test("a TLS client may stop anywhere in its handshake", async () => {
     conn.close();
   });
   siege.assertBounded("200 handshakes that stop");
+  await siege.assertRefused({ [LATE]: 100 });
 });
 
 Deno.test("WebSocket fragments without end, of a byte or of none, are not collected", async () => {
@@ -227,6 +277,7 @@ Deno.test("WebSocket fragments without end, of a byte or of none, are not collec
     });
     siege.assertBounded(`fragments of ${length}, up to ${Math.max(...took)} bytes of them`);
   }
+  await siege.assertRefused({ [LATE]: 6, "malformed packet": 6 });
 });
 
 Deno.test("WebSocket frames that announce everything there is are not believed in advance", async () => {
@@ -240,6 +291,7 @@ Deno.test("WebSocket frames that announce everything there is are not believed i
     carriage.close();
   });
   siege.assertBounded("100 endless frames");
+  await siege.assertRefused({ [LATE]: 50, [NO_PROTOCOL]: 50 });
 });
 
 Deno.test("pings without end from a client that reads nothing are not queued", async () => {
@@ -273,6 +325,74 @@ Deno.test("HTTP heads without end are refused, and slow ones are cut", async () 
     conn.close();
   });
   siege.assertBounded("200 endless heads");
+  await siege.assertRefused({ [LATE]: 100, [TOO_LARGE]: 100 });
+});
+
+Deno.test("WebSocket clients that break the protocol are refused one by one", async () => {
+  await using siege = await Siege.begin();
+  const breaches = [
+    clientFrame({ opcode: Opcode.Text, payload: new Uint8Array(10) }),
+    clientFrame({ opcode: Opcode.Continuation, payload: new Uint8Array(10) }),
+    clientFrame({ opcode: Opcode.Ping, payload: new Uint8Array(126) }),
+    Uint8Array.of(0xc2, 0x80, 1, 2, 3, 4),
+  ];
+  await many(400, async (i) => {
+    const carriage = await WebSocketCarriage.open(await tcpConnection(siege.ws));
+    const closed = readToEnd(carriage.conn);
+    await pour(carriage.conn, breaches[i % breaches.length], 1);
+    await closed;
+    carriage.close();
+  });
+  siege.assertBounded("400 breaches");
+  await until("proper round trips", () => siege.trips > 10);
+  await siege.assertRefused({ [NO_PROTOCOL]: 400 });
+});
+
+Deno.test("PROXY headers: too long, unfinished, of version 1, and none at all", async () => {
+  await using siege = await Siege.begin();
+  const path = `${siege.broker.directory}/proxied`;
+  const oversize = proxyHeader({ entries: [new Uint8Array(65_535 - 12)] });
+  const unfinished = proxyHeader({ entries: [new Uint8Array(16_000)] }).slice(0, 12_000);
+  const version1 = new TextEncoder().encode("PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n");
+  const begun = performance.now();
+  await many(200, async (i) => {
+    const conn = await Deno.connect({ transport: "unix", path });
+    const closed = readToEnd(conn);
+    if (i % 4 === 0) await pour(conn, oversize, 1);
+    if (i % 4 === 1) await pour(conn, unfinished, 1);
+    if (i % 4 === 2) await pour(conn, version1, 1);
+    if (i % 4 === 3) await pour(conn, encodeConnect({ level: 5, clientId: "bare" }), 1);
+    assert.equal((await closed).length, 0);
+    conn.close();
+  });
+  const elapsed = performance.now() - begun;
+  assert.ok(elapsed < CONNECT_TIMEOUT_MS + 3_000, `the last one was closed after ${elapsed} ms`);
+  siege.assertBounded("200 PROXY headers");
+  await siege.assertRefused({ [LATE]: 50, [NO_PROTOCOL]: 150 });
+});
+
+Deno.test("ten thousand connects with wrong passwords: each refused, counted and forgotten", async () => {
+  await using siege = await Siege.begin();
+  const tries = 10_000;
+  const { trips } = siege;
+  let next = 0;
+  await many(50, async () => {
+    for (let i = next++; i < tries; i = next++) {
+      using client = await WireClient.open(siege.guarded);
+      const userName = i % 2 === 0 ? "alice" : `stranger-${i}`;
+      const password = new TextEncoder().encode(`guess-${i}`);
+      await client.connect({ clientId: `guesser-${i}`, userName, password });
+      await client.expectConnack(0x86);
+    }
+  });
+  assert.ok(siege.trips > trips + 20, "others were served meanwhile");
+  siege.assertBounded("10,000 wrong passwords");
+  await siege.assertRefused({ [WRONG_PASSWORD]: tries });
+  using alice = await WireClient.open(siege.guarded);
+  const password = new TextEncoder().encode("right");
+  await alice.connect({ clientId: "alice", userName: "alice", password });
+  await alice.expectConnack();
+  await alice.disconnect();
 });
 
 Deno.test("connecting and leaving, thousands of times over every door, leaves nothing behind", async () => {
