@@ -95,6 +95,11 @@ export const AMQP_CATALOGUE: readonly Metric[] = [
   ["saguin_crossing_skipped_total", "counter", "direction", "cause"],
 ];
 
+/** What follows where ingest is configured (07 C6). */
+export const INGEST_CATALOGUE: readonly Metric[] = [
+  ["saguin_ingest_rows_total", "counter", "table"],
+];
+
 /** Families that print nothing until their event has happened. */
 export const ON_EVENT: readonly string[] = [
   "saguin_wills_published_total",

@@ -201,7 +201,11 @@ export async function aDay(): Promise<Day> {
   const doors = `operations: {listen: {tcp: {address: "127.0.0.1:${port}"}}}\n` +
     `amqp: {max_ready: 2, listen: {tcp: {address: "127.0.0.1:${amqpPort}"}}}`;
   const broker = await BrokerProcess.start((place: Place) =>
-    configurationText(place, { channels: CHANNELS, broker: doors })
+    configurationText(place, {
+      channels: CHANNELS,
+      broker: doors,
+      ingest: "routes:\n  - {filter: st/#, table: states}",
+    })
   );
   const where = { hostname: "127.0.0.1", port };
   try {
@@ -250,6 +254,7 @@ export const ROUTES: readonly string[] = [
   `acl?user=${MARK}`,
   "config",
   "consumers",
+  "ingest/states",
   "overview",
   "position-lost",
   "queues/jobs",

@@ -61,9 +61,11 @@ Deno.test("05 4.2 every source of a name, each at the doors where it is believed
   const server = AUTHORITY.issue({ commonName: "broker", dns: ["localhost"] });
   await using broker = await BrokerProcess.start((place) => {
     const file = write(place, "operators", operator("ada", "engine") + operator("cn", "x"));
+    const users = write(place, "users", operator("plc", "secret of the line"));
     const ca = write(place, "ca.crt", AUTHORITY.cert);
     const block = (more: string) => tlsBlock(place, server, `, client_ca_file: ${ca}${more}`);
     return configurationText(place, {
+      listen: `tcp: {address: "127.0.0.1:${place.port}", password_file: ${users}}`,
       broker: "operations:\n  listen:\n    tcp:\n" +
         `      - {name: box, address: "127.0.0.1:${plain}"}\n` +
         `      - {name: maybe, address: "127.0.0.1:${tls}", password_file: ${file}, ` +
@@ -148,6 +150,44 @@ Deno.test("05 4.2 every source of a name, each at the doors where it is believed
       await bare.write("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
       assert.equal(await bare.closed(), "");
       await broker.line(/refused a connection by its PROXY header/);
+    },
+  );
+
+  await t.step(
+    "05 14 nothing that a file of the configuration holds leaves by a route",
+    async () => {
+      const bodies = [(await ask(box, "/metrics")).body, (await ask(box, "/")).body];
+      for (
+        const route of [
+          "acl?user=plc",
+          "config",
+          "consumers",
+          "overview",
+          "position-lost",
+          "refused",
+          "sessions",
+          "users",
+        ]
+      ) {
+        const { status, body } = await ask(box, `/v1/operations/${route}`);
+        assert.equal(status, 200, route);
+        bodies.push(body);
+      }
+      const said = bodies.join("\n");
+      const paths = new Set(
+        JSON.stringify(JSON.parse(bodies[3])).match(/"\/[^"]+"/g)!.map((text) => JSON.parse(text)),
+      );
+      const read: string[] = [];
+      for (const path of paths) {
+        // The database is no text, and no socket is a file.
+        if (/\.(db|sock)$/.test(path)) continue;
+        for (const piece of Deno.readTextFileSync(path).split(/[\n:$]/)) {
+          if (piece.length >= 12) assert.ok(!said.includes(piece), `a part of ${path} is shown`);
+        }
+        read.push(path.slice(path.lastIndexOf("/") + 1));
+      }
+      assert.deepEqual(read.sort(), ["ca.crt", "operators", "ops.crt", "ops.key", "users"]);
+      assert.doesNotMatch(said, /"ada"|"cn"/, "an operator's name is shown");
     },
   );
 });
