@@ -222,15 +222,47 @@ Deno.test("N10 what an operator added to a table stays", async () => {
   assert.equal(house.rows("SELECT 1 FROM sqlite_schema WHERE name = 'theirs'").length, 1);
 });
 
-Deno.test("a table that is another than ours refuses the start", async () => {
-  await using house = await openProvider({ ingest: [] });
-  await house.close();
-  {
-    using database = new DatabaseSync(house.filePath);
-    database.exec("CREATE TABLE readings (a)");
-  }
-  await assert.rejects(house.again({ ingest: [PLAIN] }), /plant\.db: no such column/);
-});
+for (
+  const [what, sql, says] of [
+    ["is another table", "CREATE TABLE readings (a)", /no such column: _id/],
+    ["is a view", "CREATE VIEW readings AS SELECT 1 AS a", /no such column: _id/],
+    [
+      "has a column of its own",
+      "CREATE TABLE readings (_id INTEGER PRIMARY KEY, _topic, _received_at, _message_id, doc, Value)",
+      /its column value is somebody else's/,
+    ],
+    [
+      "has another index of that name",
+      "CREATE TABLE other (a); CREATE INDEX readings__tt ON other(a)",
+      /an index readings__tt is there that is somebody else's/,
+    ],
+    [
+      "shares a name with a table",
+      "CREATE TABLE readings__value (a)",
+      /already a table named readings__value/,
+    ],
+  ] as const
+) {
+  Deno.test(`N2, N10 a table that ${what} refuses the start by name, and nothing is changed`, async () => {
+    await using house = await openProvider({ ingest: [] });
+    await house.close();
+    {
+      using database = new DatabaseSync(house.filePath);
+      database.exec(sql);
+    }
+    const schema = () => house.rows("SELECT * FROM sqlite_schema ORDER BY name");
+    const before = schema();
+    await assert.rejects(
+      house.again({ ingest: [WITH_COLUMNS] }),
+      (error: Error) =>
+        error instanceof StorageFailure && says.test(error.message) &&
+        /plant\.db: table "readings" is not what ingest makes of it: .*; name another table in/
+          .test(error.message),
+    );
+    await house.close();
+    assert.deepEqual(schema(), before);
+  });
+}
 
 Deno.test("columns t and tt have an index beside those of the table", async () => {
   const table: IngestTable = {
