@@ -1,0 +1,3 @@
+import { runStorageWorker } from "../../src/storage/sqlite/worker.ts";
+
+runStorageWorker();
