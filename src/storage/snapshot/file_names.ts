@@ -11,13 +11,14 @@ const TEMPORARY_ENDING = ".tmp";
 /** The longest file name that every filesystem in use takes (S61). */
 export const LONGEST_FILE_NAME = 255;
 
-const SAFE = /[A-Za-z0-9_-]/;
+const SAFE = /^[A-Za-z0-9_-]*$/;
 
 /**
  * The file of a channel (S60): every other byte than `A-Z a-z 0-9 - _` becomes `%XX`, the percent sign and
  * the dot included, so that no name is hidden or leads out of the directory, whatever it is.
  */
 export function channelFile(channel: string): string {
+  if (SAFE.test(channel)) return channel + CHANNEL_ENDING;
   let encoded = "";
   for (const byte of new TextEncoder().encode(channel)) {
     const text = String.fromCharCode(byte);

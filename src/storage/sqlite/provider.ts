@@ -120,6 +120,10 @@ export class SqliteProvider implements Provider {
     try {
       const publishWaits = new SharedArrayBuffer(4);
       const writer = this.#start<WriterRequest>("writer");
+      // It gets ready while the writer opens the file.
+      const reader = this.options.readConnections === 0
+        ? undefined
+        : this.#start<ReaderRequest>("reader");
       const opened = await this.#first<Opened>(writer, {
         ask: "open",
         filePath,
@@ -133,9 +137,7 @@ export class SqliteProvider implements Provider {
         ...(this.options.ingest !== undefined && { ingest: this.options.ingest }),
       });
       const channels = specs.map((spec) => spec.channel);
-      const reader = this.options.readConnections === 0
-        ? undefined
-        : await this.#another<ReaderRequest>("reader", channels);
+      if (reader !== undefined) await this.#first(reader, { ask: "open", filePath, channels });
       this.#open = this.#assemble(channels, specs, opened, new Int32Array(publishWaits), {
         lock,
         writer,
