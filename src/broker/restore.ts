@@ -5,6 +5,7 @@ import { matches } from "../topics/filter.ts";
 import { inSlices } from "../topics/partition.ts";
 import type { Context } from "./context.ts";
 import type { SessionDropCause } from "./counters.ts";
+import { channelLabels } from "./delivery.ts";
 import { LogReader } from "./log_reader.ts";
 import { LOG_ENTRY_BYTES } from "./log_window.ts";
 import type { Parts } from "./parts.ts";
@@ -146,7 +147,10 @@ export class Restoration {
         dup: true,
         packetId: row.packetId,
         identifiers: [],
-        labels: [],
+        // A channel's record keeps its identity through the log (invariant 8).
+        labels: message.groupCopy
+          ? channelLabels({ offset: 0, message }, undefined, undefined)
+          : [],
         expiry: undefined,
       },
     };

@@ -284,6 +284,16 @@ export class Session {
     return fits;
   }
 
+  /**
+   * What an earlier connection left unacknowledged has gone again. Until then a channel's deliveries wait
+   * at QoS 0 too, which asks for no room: a reader is not shown the later before the earlier (D20.1).
+   */
+  resent(): boolean {
+    const resent = this.#resends.length === 0;
+    if (!resent) this.#roomRefused = true;
+    return resent;
+  }
+
   /** Sends at QoS 0. False: larger than the client takes. */
   sendUnacknowledged(delivery: Delivery): boolean {
     return this.link === undefined || this.link.deliver(delivery);
@@ -446,6 +456,17 @@ export class Session {
         entry.source.acknowledged(entry);
       }
     }
+  }
+
+  /**
+   * What `source` sent on an earlier connection, and this one has had no room for yet, is given up: the
+   * reader moved away from it (D12.13).
+   */
+  dropUnsent(source: WindowSource): void {
+    for (const entry of [...this.window.entries()]) {
+      if (entry.source === source && !entry.onWire) this.window.remove(entry);
+    }
+    this.#resends = this.#resends.filter((entry) => this.window.get(entry.packetId) === entry);
   }
 
   /** D7.1: the record stays on the wire for a connection that takes it. */

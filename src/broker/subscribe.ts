@@ -85,7 +85,8 @@ export class Subscriptions {
     const positions = await this.#positions(session, granted);
     const founding = await this.#founding(session, granted);
     try {
-      const refused = await this.#save(session, granted, founding.images);
+      const refused = await this.#storeStarts(session, positions) ??
+        await this.#save(session, granted, founding.images);
       if (refused === undefined) this.shares.founded(founding.images);
       // A connection lost meanwhile hears nothing; what is stored holds all the same.
       if (session.ended) return;
@@ -188,6 +189,42 @@ export class Subscriptions {
     return stored?.offset;
   }
 
+  /**
+   * Where a session that outlives its connection begins to read is stored before its SUBACK: otherwise
+   * a stop would leave it to what the channel's `start` comes to then, past records it was promised.
+   */
+  async #storeStarts(
+    session: Session,
+    positions: Map<AppendChannel, Offset | undefined>,
+  ): Promise<Refusal | undefined> {
+    if (!session.stored) return undefined;
+    const starts = [...positions].filter(([, position]) => position === undefined);
+    try {
+      await Promise.all(starts.map(([channel]) => {
+        const offset = channel.start;
+        positions.set(channel, offset);
+        return channel.store.savePosition({
+          reader: sessionReader(session.clientId),
+          offset,
+          expiry: session.expiry,
+          lastSeen: this.context.clock.wall(),
+        }, "answering");
+      }));
+      return undefined;
+    } catch (error) {
+      return this.#notStored(error);
+    }
+  }
+
+  #notStored(error: unknown): Refusal {
+    if (!(error instanceof StorageFailure)) throw error;
+    this.context.counters.storageErrors.add("sessions");
+    return {
+      code: error.kind === "full" ? Reason.QuotaExceeded : Reason.ImplementationSpecificError,
+      reason: error.message,
+    };
+  }
+
   /** The record with what is granted, and the cursors of groups it founds: one write (D9.8). */
   async #save(
     session: Session,
@@ -206,12 +243,7 @@ export class Subscriptions {
       );
       return undefined;
     } catch (error) {
-      if (!(error instanceof StorageFailure)) throw error;
-      this.context.counters.storageErrors.add("sessions");
-      return {
-        code: error.kind === "full" ? Reason.QuotaExceeded : Reason.ImplementationSpecificError,
-        reason: error.message,
-      };
+      return this.#notStored(error);
     }
   }
 

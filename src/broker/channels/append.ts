@@ -79,6 +79,11 @@ export class AppendChannel {
     }, limits.maxTopicLength);
   }
 
+  /** Where a reader without a position begins now (D11.3). */
+  get start(): Offset {
+    return this.policy.start === "tail" ? this.store.next() : this.store.floor();
+  }
+
   consumer(session: Session): AppendConsumer | undefined {
     return this.#consumers.get(session);
   }
@@ -94,12 +99,10 @@ export class AppendChannel {
   join(session: Session, stored: Offset | undefined, fromNow: boolean): AppendConsumer {
     let consumer = this.#consumers.get(session);
     if (consumer === undefined) {
-      const start = stored ??
-        (this.policy.start === "tail" ? this.store.next() : this.store.floor());
       consumer = new AppendConsumer(
         this,
         session,
-        fromNow ? this.store.next() : start,
+        fromNow ? this.store.next() : stored ?? this.start,
         this.context,
       );
       this.#consumers.set(session, consumer);
@@ -249,7 +252,7 @@ export class AppendConsumer implements Source, Flushable {
     if (!this.session.mayRead(record.message.topic, this.channel.name)) return this.#hold(record);
     const qos = Math.min(grant.qos, record.message.qos) as 0 | 1 | 2;
     const bytes = recordSize(record.message);
-    if (qos !== 0 && !this.session.fits(bytes)) return false;
+    if (qos === 0 ? !this.session.resent() : !this.session.fits(bytes)) return false;
     const delivery = this.#delivery(record, grant, qos);
     if (qos === 0) {
       if (!this.session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false })) {
@@ -421,6 +424,7 @@ export class AppendConsumer implements Source, Flushable {
     this.#outstanding = [];
     this.#outstandingHead = 0;
     this.#dropBatch();
+    this.session.dropUnsent(this);
     this.#stepTo(offset);
     this.session.wake(this);
   }

@@ -337,7 +337,7 @@ export class LatestView implements Source {
       return "let go";
     }
     const bytes = recordSize(message);
-    if (qos !== 0 && !session.fits(bytes)) return "blocked";
+    if (qos === 0 ? !session.resent() : !session.fits(bytes)) return "blocked";
     const delivery = this.#delivery(record, grant, qos, retained);
     const sent = qos === 0
       ? session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false })
