@@ -1,0 +1,195 @@
+/** What the broadcast log and shared groups promise (invariant 18): owed is delivered, taken is not again. */
+import {
+  at,
+  Broken,
+  type Facts,
+  type Group,
+  matches,
+  type Owed,
+  type Publish,
+  type SessionFacts,
+  sharedFilter,
+} from "./facts.ts";
+import { settle } from "./reading.ts";
+
+export class Casting {
+  /** A publish is stored: whom it is owed to. */
+  stored(facts: Facts, publish: Publish, channel: string | undefined): void {
+    // An empty payload names no publish.
+    if (publish.qos === 0 || publish.empty) return;
+    for (const session of facts.sessions.values()) {
+      if (session.expiry === 0 || session.unsure) continue;
+      if (channel === undefined && holds(session, publish)) {
+        at(session.owed, publish.mark, (): Owed => ({ state: "owed", ack: undefined }));
+      }
+      for (const [filter, { sure, since }] of session.subscriptions) {
+        const inner = sharedFilter(filter);
+        if (inner === undefined || !sure || since > publish.askedAt) continue;
+        if (matches(inner, publish.topic)) this.#group(facts, filter).owed.add(publish.mark);
+      }
+    }
+  }
+
+  #group(facts: Facts, filter: string): Group {
+    return at(facts.groups, filter, () => ({ filter, given: new Map(), owed: new Set() }));
+  }
+
+  delivered(session: SessionFacts, publish: Publish, qos: number, onWire: boolean): void {
+    if (qos === 0) return;
+    const what = `${publish.mark} for ${session.client}`;
+    const owed = at(session.owed, publish.mark, (): Owed => ({ state: "owed", ack: undefined }));
+    if (onWire) throw new Broken("D4.6", `${what} came twice on one connection`);
+    if (owed.state === "released") {
+      throw new Broken("18", `${what} was published again after its PUBREL`);
+    }
+    const { ack } = owed;
+    if (ack?.state === "sure" || ack?.state === "stored") {
+      throw new Broken("18", `${what} comes again after its acknowledgement was ${ack.state}`);
+    }
+    owed.state = "wire";
+    owed.ack = undefined;
+  }
+
+  acknowledging(session: SessionFacts, mark: string, now: number): void {
+    const owed = session.owed.get(mark);
+    if (owed === undefined || owed.state === "acked") return;
+    const released = owed.state === "released";
+    owed.state = "acked";
+    // A QoS 2 delivery past its PUBREL is over, whatever becomes of its PUBCOMP.
+    owed.ack = { state: released ? "stored" : "sent", at: now };
+  }
+
+  /** PUBREL came: the PUBREC is stored, and the message must not come again (D8.10). */
+  released(session: SessionFacts, mark: string): void {
+    const owed = session.owed.get(mark);
+    if (owed !== undefined) owed.state = "released";
+  }
+
+  // ----------------------------------------------------------------------------------- groups
+
+  shared(facts: Facts, session: SessionFacts, filter: string, mark: string): void {
+    const group = this.#group(facts, filter);
+    const before = group.given.get(mark);
+    const what = `${mark} of ${filter}`;
+    if (before !== undefined) {
+      const { acked, client, free } = before;
+      if (acked?.state === "sure" || acked?.state === "stored") {
+        throw new Broken(
+          "18",
+          `${what} is given to ${session.client} after ${client} acknowledged it`,
+        );
+      }
+      if (client !== session.client && !free) {
+        throw new Broken("D9.1", `${what} is given to ${session.client} while ${client} has it`);
+      }
+    }
+    group.given.set(mark, { client: session.client, acked: undefined, free: false });
+  }
+
+  acknowledgingShared(
+    facts: Facts,
+    session: SessionFacts,
+    filter: string,
+    mark: string,
+    now: number,
+  ) {
+    const given = facts.groups.get(filter)?.given.get(mark);
+    if (given?.client === session.client) given.acked = { state: "sent", at: now };
+  }
+
+  /** A member is a member no more: what it has goes back, and what nobody durable waits for is gone. */
+  left(facts: Facts, client: string, filter: string | undefined): void {
+    for (const group of facts.groups.values()) {
+      if (filter !== undefined && group.filter !== filter) continue;
+      for (const [mark, given] of group.given) {
+        if (given.client !== client) continue;
+        if (filter === undefined && given.acked === undefined) group.given.delete(mark);
+        else given.free = true;
+      }
+      const others = [...facts.sessions.values()].some((session) =>
+        session.client !== client && session.expiry > 0 && !session.unsure &&
+        session.connection !== undefined && session.subscriptions.get(group.filter)?.sure === true
+      );
+      if (!others) group.owed.clear();
+    }
+  }
+
+  // --------------------------------------------------------------------------------- accidents
+
+  settled(facts: Facts, session: SessionFacts, now: number): void {
+    if (session.connection === undefined) return;
+    for (const { ack } of session.owed.values()) if (ack !== undefined) settle(ack, now);
+    for (const { given } of facts.groups.values()) {
+      for (const { client, acked } of given.values()) {
+        if (client === session.client && acked !== undefined) settle(acked, now);
+      }
+    }
+  }
+
+  /** As the close answers a clean DISCONNECT. */
+  cleanlyLeft(facts: Facts, session: SessionFacts): void {
+    for (const { ack } of session.owed.values()) {
+      if (ack !== undefined && ack.state !== "maybe") ack.state = "stored";
+    }
+    for (const { given } of facts.groups.values()) {
+      for (const { client, acked } of given.values()) {
+        if (client === session.client && acked !== undefined && acked.state !== "maybe") {
+          acked.state = "stored";
+        }
+      }
+    }
+  }
+
+  connectionGone(facts: Facts, session: SessionFacts): void {
+    for (const { ack } of session.owed.values()) if (ack?.state === "sent") ack.state = "maybe";
+    for (const { given } of facts.groups.values()) {
+      for (const { client, acked } of given.values()) {
+        if (client === session.client && acked?.state === "sent") acked.state = "maybe";
+      }
+    }
+  }
+
+  stopped(facts: Facts, graceful: boolean): void {
+    const after = (ack: Owed["ack"]) => {
+      if (ack === undefined) return;
+      const kept = ack.state === "stored" || (graceful && ack.state === "sure");
+      ack.state = kept ? "stored" : "maybe";
+    };
+    for (const { owed } of facts.sessions.values()) for (const { ack } of owed.values()) after(ack);
+    for (const { given } of facts.groups.values()) {
+      for (const each of given.values()) {
+        after(each.acked);
+        each.free = true;
+      }
+    }
+  }
+
+  finish(facts: Facts, session: SessionFacts): void {
+    for (const [mark, { state }] of session.owed) {
+      const publish = facts.publishes.get(mark)!;
+      if (state !== "owed" || publish.fate !== "stored" || !holds(session, publish)) continue;
+      throw new Broken(
+        session.disturbed && !session.restarted ? "17" : "18",
+        `${session.client} was owed ${mark} and never got it`,
+      );
+    }
+  }
+
+  finishGroups(facts: Facts): void {
+    for (const { filter, owed, given } of facts.groups.values()) {
+      for (const mark of owed) {
+        if (given.has(mark)) continue;
+        throw new Broken("18", `${filter} was owed ${mark} and nobody got it`);
+      }
+    }
+  }
+}
+
+/** A plain subscription at QoS 1 or 2 that was there when the publish was asked for. */
+function holds(session: SessionFacts, publish: Publish): boolean {
+  for (const { filter, sure, since, qos } of session.subscriptions.values()) {
+    if (!sure || qos === 0 || since > publish.askedAt) continue;
+    if (matches(filter, publish.topic)) return true;
+  }
+  return false;
+}

@@ -1,0 +1,504 @@
+/**
+ * A broker in the process of the test, without sockets, threads or waiting: the real core, the real front
+ * door over pipes, the real providers. A storage worker is an object here that does one request a turn, so
+ * that a crash can come between the commit and the answer; the clock stands still unless a step moves it.
+ */
+import { setImmediate } from "node:timers";
+import { Broker } from "../../src/broker/broker.ts";
+import type { Context } from "../../src/broker/context.ts";
+import { Counters } from "../../src/broker/counters.ts";
+import { AckDrain } from "../../src/broker/drain.ts";
+import type { Configuration } from "../../src/config/configuration.ts";
+import { loadConfiguration } from "../../src/config/load.ts";
+import { REAL_SURROUNDINGS } from "../../src/config/walk.ts";
+import { type ConnectionContext, MqttConnection } from "../../src/mqtt/connection.ts";
+import type { ByteLink } from "../../src/doors/byte_link.ts";
+import { type Clock, fromMilliseconds } from "../../src/platform/clock.ts";
+import type { Log, LogFields } from "../../src/platform/log.ts";
+import type { Timer, Timers } from "../../src/platform/timers.ts";
+import type { Provider } from "../../src/storage/contract.ts";
+import { MemoryProvider } from "../../src/storage/memory/provider.ts";
+import { Keeper } from "../../src/storage/sqlite/keeper.ts";
+import { SqliteProvider } from "../../src/storage/sqlite/provider.ts";
+import { roleOf } from "../../src/storage/sqlite/worker_name.ts";
+import { Writer } from "../../src/storage/sqlite/writer.ts";
+import { ForgetfulDirectory } from "../storage/snapshot/forgetful_directory.ts";
+import { configurationText } from "../support/broker_process.ts";
+import type { StorageKind } from "./schedule.ts";
+import { type ClientWire, CONFIGURATION, type WireEvents, type World } from "./world.ts";
+
+const START = Date.UTC(2026, 0, 2, 3, 4, 5);
+const REVISION = "0".repeat(40);
+/** A schedule that never comes to rest is a fault of its own. */
+const MOST_TURNS = 20_000;
+
+/** Files that need not survive this machine: a memory disk where there is one. */
+function parentDirectory(): string {
+  try {
+    if (Deno.statSync("/dev/shm").isDirectory) return "/dev/shm";
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  const run = new URL("../../run/tests", import.meta.url).pathname;
+  Deno.mkdirSync(run, { recursive: true });
+  return run;
+}
+
+const configurations = new Map<StorageKind, Configuration>();
+
+function configurationOf(storage: StorageKind): Configuration {
+  let configuration = configurations.get(storage);
+  if (configuration === undefined) {
+    const place = { directory: "/", port: 1, database: "/model.db" };
+    const text = configurationText(place, { provider: storage, ...CONFIGURATION });
+    const bytes = new TextEncoder().encode(text);
+    const loading = loadConfiguration("model.yaml", {
+      ...REAL_SURROUNDINGS,
+      readFile: () => bytes,
+    });
+    if ("findings" in loading) throw new Error(loading.findings);
+    configuration = loading.configuration;
+    configurations.set(storage, configuration);
+  }
+  return configuration;
+}
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+// ------------------------------------------------------------------------------------------ time
+
+interface Armed extends Timer {
+  readonly due: number;
+  readonly fire: () => void;
+}
+
+/** The clocks and timers of one life of the broker; they die with it. */
+class LifeTime implements Clock, Timers {
+  #armed: Armed[] = [];
+  #dead = false;
+
+  constructor(public ms: number) {}
+
+  monotonic(): number {
+    return this.ms;
+  }
+
+  wall(): bigint {
+    return fromMilliseconds(START + this.ms);
+  }
+
+  after(delayMs: number, fire: () => void): Timer {
+    const due = this.ms + Math.max(0, Math.ceil(delayMs));
+    const armed: Armed = {
+      due,
+      fire,
+      cancel: () => {
+        const at = this.#armed.indexOf(armed);
+        if (at >= 0) this.#armed.splice(at, 1);
+      },
+    };
+    if (this.#dead) return armed;
+    let at = this.#armed.length;
+    while (at > 0 && this.#armed[at - 1].due > due) at--;
+    this.#armed.splice(at, 0, armed);
+    return armed;
+  }
+
+  stop(): void {
+    this.#dead = true;
+    this.#armed = [];
+  }
+
+  /** Moves to the next timer due until `end` and fires it; false when there is none. */
+  fireNext(end: number): boolean {
+    const [next] = this.#armed;
+    if (next === undefined || next.due > end) return false;
+    this.#armed.shift();
+    this.ms = Math.max(this.ms, next.due);
+    next.fire();
+    return true;
+  }
+}
+
+// --------------------------------------------------------------------------------------- storage
+
+type Handler = { handle(request: never): unknown };
+
+/** A storage worker without a thread: a turn does what was asked, the next one answers. */
+class TurnWorker {
+  onmessage: ((event: { data: unknown }) => void) | null = null;
+  onmessageerror: (() => void) | null = null;
+  onerror: ((event: ErrorEvent) => void) | null = null;
+  readonly #part: Handler;
+  #asked: unknown[] = [];
+  #answers: unknown[] = [];
+
+  constructor(name: string) {
+    this.#part = roleOf(name) === "writer" ? new Writer() : new Keeper();
+  }
+
+  postMessage(request: { ask: string }, transfer: Transferable[]): void {
+    // The first request carries memory that both sides share.
+    this.#asked.push(
+      request.ask === "open" ? request : structuredClone(request, { transfer }),
+    );
+  }
+
+  terminate(): void {}
+
+  /** False: there was nothing to do. */
+  turn(): boolean {
+    if (this.#answers.length > 0) {
+      for (const data of this.#answers.splice(0)) this.onmessage?.({ data });
+      return true;
+    }
+    if (this.#asked.length === 0) return false;
+    for (const request of this.#asked.splice(0)) {
+      this.#answers.push(structuredClone(this.#part.handle(request as never)));
+    }
+    return true;
+  }
+}
+
+// ----------------------------------------------------------------------------------------- pipes
+
+/** Both ends of a connection. */
+class Pipe implements ByteLink, ClientWire {
+  #toBroker: Uint8Array[] = [];
+  #ended = false;
+  #closed = false;
+  #reader: { buffer: Uint8Array; resolve: (count: number | null) => void } | undefined;
+  /** Bytes moved, or an end reached, since somebody looked. */
+  moved = false;
+
+  constructor(private events: WireEvents | undefined, private readonly deaf: boolean) {}
+
+  send(bytes: Uint8Array): void {
+    if (this.#ended) return;
+    this.#toBroker.push(bytes);
+    this.#feed();
+  }
+
+  /** The client's end, or the broker's: each stops hearing of the other. */
+  close(): void {
+    this.#ended = true;
+    this.moved = true;
+    const { events } = this;
+    this.events = undefined;
+    this.#feed();
+    if (events !== undefined) events.closed();
+  }
+
+  /** The client goes without a word from the broker. */
+  leave(): void {
+    this.events = undefined;
+    this.#ended = true;
+    this.#closed = true;
+    this.#feed();
+  }
+
+  /** The broker is dead: nothing it does reaches anybody. */
+  die(): void {
+    const { events } = this;
+    this.events = undefined;
+    this.#toBroker = [];
+    this.#ended = true;
+    this.#closed = true;
+    this.#feed();
+    events?.closed();
+  }
+
+  read(buffer: Uint8Array): Promise<number | null> {
+    return new Promise((resolve) => {
+      this.#reader = { buffer, resolve };
+      this.#feed();
+    });
+  }
+
+  #feed(): void {
+    const reader = this.#reader;
+    if (reader === undefined) return;
+    const [bytes] = this.#toBroker;
+    if (bytes === undefined) {
+      if (!this.#ended) return;
+      this.#reader = undefined;
+      this.moved = true;
+      return reader.resolve(null);
+    }
+    this.#reader = undefined;
+    this.moved = true;
+    const count = Math.min(bytes.length, reader.buffer.length);
+    reader.buffer.set(bytes.subarray(0, count));
+    if (count === bytes.length) this.#toBroker.shift();
+    else this.#toBroker[0] = bytes.subarray(count);
+    reader.resolve(count);
+  }
+
+  write(bytes: Uint8Array): Promise<void> {
+    if (this.deaf || this.#closed) return Promise.reject(new Error("the peer is gone"));
+    this.moved = true;
+    this.events?.data(bytes.slice());
+    return Promise.resolve();
+  }
+}
+
+/** Keeps what would have been said last: shown with a schedule that failed. */
+class LastLines implements Log {
+  readonly lines: string[] = [];
+  #say(level: string, msg: string, fields: LogFields = {}): void {
+    this.lines.push(
+      `${level} ${msg} ${
+        JSON.stringify(fields, (_, value) => typeof value === "bigint" ? String(value) : value)
+      }`,
+    );
+    if (this.lines.length > 400) this.lines.splice(0, 200);
+  }
+  debug(msg: string, fields?: LogFields): void {
+    this.#say("debug", msg, fields);
+  }
+  info(msg: string, fields?: LogFields): void {
+    this.#say("info", msg, fields);
+  }
+  warn(msg: string, fields?: LogFields): void {
+    this.#say("warn", msg, fields);
+  }
+  error(msg: string, fields?: LogFields): void {
+    this.#say("error", msg, fields);
+  }
+  enabled(): boolean {
+    return true;
+  }
+}
+
+/** One life of the broker. */
+interface Life {
+  readonly time: LifeTime;
+  readonly broker: Broker;
+  readonly provider: Provider;
+  readonly context: ConnectionContext;
+}
+
+export class HouseWorld implements World {
+  readonly slackMs = 0;
+  readonly log = new LastLines();
+  readonly #directory = Deno.makeTempDirSync({ dir: parentDirectory(), prefix: "saguin-model-" });
+  readonly #snapshots = new ForgetfulDirectory(this.#directory);
+  readonly #configuration: Configuration;
+  #life!: Life;
+  #workers: TurnWorker[] = [];
+  #pipes: Pipe[] = [];
+  #connections: MqttConnection[] = [];
+  #file = 0;
+  #ids = 0;
+  #fatal: unknown;
+
+  private constructor(private readonly storage: StorageKind) {
+    this.#configuration = configurationOf(storage);
+  }
+
+  static async open(storage: StorageKind): Promise<HouseWorld> {
+    const world = new HouseWorld(storage);
+    await world.#start(0);
+    return world;
+  }
+
+  get now(): number {
+    return this.#life.time.ms;
+  }
+
+  #path(): string {
+    return `${this.#directory}/${this.#file}.db`;
+  }
+
+  #provider(time: LifeTime): Provider {
+    const { limits } = this.#configuration;
+    const common = {
+      name: "store",
+      maxBytes: undefined,
+      reserveBytes: limits.maxMessageSize + limits.maxHeaderBytes,
+      clock: time,
+      log: this.log,
+    };
+    if (this.storage === "memory") {
+      return new MemoryProvider({
+        ...common,
+        snapshots: { directory: this.#snapshots, revision: REVISION },
+      });
+    }
+    return new SqliteProvider({
+      ...common,
+      filePath: this.#path(),
+      acknowledge: "committed",
+      publishCommit: { kind: "collecting" },
+      readConnections: 0,
+      flushIntervalMs: 150,
+      timers: time,
+      revision: REVISION,
+      spawn: (name) => {
+        const worker = new TurnWorker(name);
+        this.#workers.push(worker);
+        return worker as unknown as Worker;
+      },
+      openLog: () => ({ syncData: () => Promise.resolve(), close: () => {} }),
+      onFatal: (failure) => this.#fatal = failure,
+    });
+  }
+
+  async #start(ms: number): Promise<void> {
+    const time = new LifeTime(ms);
+    const provider = this.#provider(time);
+    const { limits, session, mqtt } = this.#configuration;
+    const context: Context = {
+      clock: time,
+      timers: time,
+      log: this.log,
+      ids: {
+        messageId: () => `00000000-0000-7000-8000-${String(++this.#ids).padStart(12, "0")}`,
+        token: (bytes) => (++this.#ids).toString(16).padStart(2 * bytes, "0"),
+      },
+      limits,
+      counters: new Counters(),
+      ackCommitIntervalMs: session.ackCommitIntervalMs,
+      drain: new AckDrain(session.ackCommitIntervalMs, time, this.log),
+    };
+    const providers = new Map([["store", provider]]);
+    const broker = await this.#drive(Broker.open(context, this.#configuration, providers));
+    this.#life = {
+      time,
+      broker,
+      provider,
+      context: {
+        broker,
+        listener: "tcp",
+        rules: {
+          minProtocolVersion: mqtt.minProtocolVersion,
+          maxClientIdLength: limits.maxClientIdLength,
+          token: (bytes) => context.ids.token(bytes),
+        },
+        identify: ({ proved }) => Promise.resolve({ user: proved ?? "" }),
+      },
+    };
+  }
+
+  open(events: WireEvents, deaf = false): Promise<ClientWire> {
+    const pipe = new Pipe(events, deaf);
+    this.#pipes.push(pipe);
+    const connection = new MqttConnection(this.#life.context, pipe, {
+      address: "127.0.0.1:1",
+      proved: undefined,
+      opened: () => {},
+      ending: () => {},
+    });
+    this.#connections.push(connection);
+    void connection.run();
+    return Promise.resolve({
+      send: (bytes) => pipe.send(bytes),
+      close: () => pipe.leave(),
+    });
+  }
+
+  // ------------------------------------------------------------------------------------- turns
+
+  /** One turn of the event loop; false when nothing happened in it. */
+  static turnCount = 0;
+  async #turn(): Promise<boolean> {
+    HouseWorld.turnCount++;
+    await turn();
+    let worked = false;
+    for (const worker of this.#workers) worked = worker.turn() || worked;
+    for (const pipe of this.#pipes) {
+      worked ||= pipe.moved;
+      pipe.moved = false;
+    }
+    if (this.#fatal !== undefined) throw this.#fatal;
+    return worked;
+  }
+
+  /** Turns until `promise` has settled. */
+  async #drive<T>(promise: Promise<T>): Promise<T> {
+    let settled = false;
+    promise.then(() => settled = true, () => settled = true);
+    for (let turns = 0; !settled; turns++) {
+      if (turns > MOST_TURNS) throw new Error("the broker hangs in a start or a stop");
+      await this.#turn();
+    }
+    return await promise;
+  }
+
+  async turns(count: number): Promise<void> {
+    for (let i = 0; i < count; i++) await this.#turn();
+  }
+
+  async settle(): Promise<void> {
+    for (let turns = 0, still = 0; still < 2; turns++) {
+      if (turns > MOST_TURNS) throw new Error("the broker does not come to rest");
+      still = await this.#turn() ? 0 : still + 1;
+    }
+  }
+
+  async pass(ms: number): Promise<void> {
+    const { time } = this.#life;
+    const end = time.ms + ms;
+    await this.settle();
+    while (time.fireNext(end)) await this.settle();
+    time.ms = end;
+  }
+
+  // ------------------------------------------------------------------------------ death and birth
+
+  async crash(downMs: number): Promise<void> {
+    const { time, provider } = this.#life;
+    for (const pipe of this.#pipes.splice(0)) pipe.die();
+    this.#connections = [];
+    time.stop();
+    if (this.storage === "sqlite") {
+      const from = this.#path();
+      this.#file++;
+      for (const suffix of ["", "-wal"]) Deno.copyFileSync(from + suffix, this.#path() + suffix);
+      // The dead one is buried on its own files, which nobody looks at any more.
+      await this.#drive(provider.close());
+      for (const suffix of ["", "-wal", "-shm", ".lock"]) removeIfThere(from + suffix);
+      this.#workers = [];
+    } else await provider.abandon();
+    await this.#start(time.ms + downMs);
+  }
+
+  async restart(downMs: number): Promise<void> {
+    const { time } = this.#life;
+    await this.#stop();
+    await this.#start(time.ms + downMs);
+  }
+
+  async #stop(): Promise<void> {
+    const { time, broker } = this.#life;
+    await this.#drive(broker.stopSessions());
+    await this.#drive(Promise.all(this.#connections.map((connection) => {
+      connection.cut();
+      return connection.closed;
+    })));
+    for (const pipe of this.#pipes.splice(0)) pipe.die();
+    this.#connections = [];
+    if (!await this.#drive(broker.close())) throw new Error("the broker did not close cleanly");
+    this.#workers = [];
+    time.stop();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const { time, provider } = this.#life;
+    time.stop();
+    for (const pipe of this.#pipes.splice(0)) pipe.leave();
+    if (this.storage === "sqlite") await this.#drive(provider.close());
+    else await provider.abandon();
+    Deno.removeSync(this.#directory, { recursive: true });
+  }
+}
+
+function removeIfThere(path: string): void {
+  try {
+    Deno.removeSync(path);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
