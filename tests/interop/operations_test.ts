@@ -7,6 +7,7 @@ import { parse, stringify } from "yaml";
 import { cheapHash } from "../auth/cheap_hash.ts";
 import { aDay } from "../operations/day.ts";
 import { BrokerProcess, configurationText } from "../support/broker_process.ts";
+import { ask, basic } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
 import { until } from "../support/wait.ts";
 import { WireClient } from "../support/wire.ts";
@@ -94,6 +95,7 @@ welds:
 interface Plant extends AsyncDisposable {
   readonly broker: BrokerProcess;
   readonly url: string;
+  readonly where: { readonly hostname: string; readonly port: number };
 }
 
 async function openPlant(): Promise<Plant> {
@@ -114,6 +116,7 @@ async function openPlant(): Promise<Plant> {
   return {
     broker,
     url: `http://127.0.0.1:${port}/`,
+    where: { hostname: "127.0.0.1", port },
     [Symbol.asyncDispose]: () => broker[Symbol.asyncDispose](),
   };
 }
@@ -214,6 +217,16 @@ Deno.test("the page: loads without a complaint, updates, and shows a consumer th
       await until("it to be further behind", async () => await figure() > before + 50, 15_000, 500);
     });
 
+    await t.step(
+      "a reader that falls further behind is a problem that leads to its channel",
+      async () => {
+        await browser.until("#problems a", "A reader of readings is [\\d,]+ records behind");
+        await browser.click("#problems a[href='#channel-readings']");
+        assert.equal(await browser.evaluate("location.hash"), "#channel-readings");
+        assert.equal(await browser.evaluate("document.querySelector(':target').localName"), "tr");
+      },
+    );
+
     await t.step("jobs that nobody takes are a problem, and each can be looked at", async () => {
       await browser.until("#problems", "jobs of welds wait, and it has no worker");
       await browser.click("#queues-table .open");
@@ -237,6 +250,50 @@ Deno.test("the page: loads without a complaint, updates, and shows a consumer th
           `${control} among ${reached}`,
         );
       }
+    });
+
+    await t.step("what it shows is what the routes say", async () => {
+      const routed = async (route: string) => {
+        const { status, body } = await ask(
+          plant.where,
+          `/v1/operations/${route}`,
+          basic(as.user, as.password),
+        );
+        assert.equal(status, 200);
+        return JSON.parse(body);
+      };
+      const cells = async (row: string) => {
+        const texts = await browser.texts(`${row} > *`);
+        return texts.map((text) => text.replaceAll(",", "").trim());
+      };
+      const { connected, offline, returned } = await routed("sessions");
+      assert.equal(
+        await browser.text("#sessions-count"),
+        `${connected} connected, ${offline} away`,
+      );
+      assert.equal((await browser.texts("#sessions-table tbody tr")).length, returned);
+      const { clients: [refused] } = await routed("refused");
+      const [, user, reason, times] = await cells("#refused-table tbody tr");
+      assert.deepEqual(
+        [user, reason, Number(times)],
+        [refused.user, refused.reason, refused.count],
+      );
+      const { channels } = await routed("overview");
+      const row = (name: string) =>
+        channels.find(({ channel }: { readonly channel: string }) => channel === name);
+      const alarms = await cells("#channel-alarms");
+      assert.deepEqual(alarms.slice(-5).slice(1, 4).map(Number), [
+        row("alarms").floor_offset,
+        row("alarms").next_offset,
+        row("alarms").consumers,
+      ]);
+      const readings = await cells("#channel-readings");
+      const [behind] = readings.slice(-1).map(Number);
+      // The traffic goes on between the two.
+      assert.ok(behind > 0 && behind <= row("readings").behind, `${behind}`);
+      const [, , unresolved, inflight, workers] = (await cells("#queue-welds")).map(Number);
+      assert.ok(unresolved > 0 && unresolved <= row("welds").depth, `${unresolved}`);
+      assert.deepEqual([inflight, workers], [0, 0]);
     });
 
     await t.step("the filter narrows, and pausing stops", async () => {
@@ -271,11 +328,21 @@ Deno.test("the page: loads without a complaint, updates, and shows a consumer th
           assert.equal(spill, 0, `${name} scrolls sideways`);
           await browser.click(`${READINGS} .open`);
           await browser.until("#channels-table .details", "mqtt:historian");
-          await new Promise((resolve) => setTimeout(resolve, 9_000));
+          await new Promise((resolve) => setTimeout(resolve, 5_000));
           await browser.screenshot(`${SHOTS}${name}-${scheme}.png`);
         }
       }
     });
+    await t.step(
+      "a broker that is gone is said to be, and the figures that stay are dimmed",
+      async () => {
+        stopped = true;
+        await producing;
+        await broker.stop();
+        await browser.until("#updated", "the broker does not answer");
+        assert.equal(await browser.evaluate("document.querySelector('main').className"), "stale");
+      },
+    );
   } finally {
     stopped = true;
     await producing;

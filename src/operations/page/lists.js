@@ -11,7 +11,14 @@ import {
   visible,
   write,
 } from "./figures.js";
-import { board, showChannels, showProblems, showProviders, showSummary } from "./sections.js";
+import {
+  board,
+  readersAreOpen,
+  showChannels,
+  showProblems,
+  showProviders,
+  showSummary,
+} from "./sections.js";
 import { Table } from "./table.js";
 
 // -------------------------------------------------------------------------------------------- lists
@@ -28,7 +35,7 @@ const sessionsTable = new Table(byId("sessions-table"), [
   { label: "User", className: "text", show: ({ user }) => visible(user) || "–" },
   { label: "Protocol", show: ({ protocol }) => protocol === 5 ? "5" : "3.1.1" },
   { label: "Listener", show: ({ listener }) => listener || "–" },
-  { label: "From", show: ({ remote }) => remote || "–" },
+  { label: "From", className: "wordy", show: ({ remote }) => remote || "–" },
   {
     label: "Keep Alive",
     number: true,
@@ -49,7 +56,7 @@ const refusedTable = new Table(byId("refused-table"), [
     show: ({ client_id }) => visible(client_id) || "(not told)",
   },
   { label: "User", className: "text", show: ({ user }) => visible(user) || "–" },
-  { label: "Reason", show: ({ reason }) => reason },
+  { label: "Reason", className: "wordy", show: ({ reason }) => reason },
   { label: "Times", number: true, show: ({ count: times }) => count(times) },
   { label: "Last", number: true, show: ({ last_seen }) => clockTime(last_seen) },
 ]);
@@ -102,15 +109,18 @@ async function readLists() {
       );
       write(byId("lost-count"), body.tracked > 0 ? count(body.tracked) : "");
     }),
-    list("consumers", undefined, (body) => {
-      board.readers = new Map(body.channels.map((channel) => [channel.channel, channel]));
-    }).then((error) => {
-      if (error === undefined) return;
-      board.readers = new Map((board.overview?.channels ?? []).map(({ channel }) => [channel, {
-        error: error.message,
-      }]));
-    }),
   ]);
+}
+
+/** Consumers belong to the figures beside them, and are read with these while somebody looks. */
+async function readConsumers() {
+  const error = await list("consumers", undefined, (body) => {
+    board.readers = new Map(body.channels.map((channel) => [channel.channel, channel]));
+  });
+  if (error === undefined) return;
+  board.readers = new Map((board.overview?.channels ?? []).map(({ channel }) => [channel, {
+    error: error.message,
+  }]));
 }
 
 // --------------------------------------------------------------------------------------------- pace
@@ -120,6 +130,8 @@ let listsAt = -Infinity;
 
 function state(kind, text) {
   byId("dot").className = `dot ${kind}`;
+  // What stands there is what was, not what is.
+  document.querySelector("main").classList.toggle("stale", kind === "down");
   write(byId("updated"), text);
 }
 
@@ -131,10 +143,12 @@ async function refresh() {
     for (const row of overview.channels) row.rate = rates.of(`into ${row.channel}`, row.published);
     showSummary(overview);
     showProblems(overview);
-    if (performance.now() - listsAt >= LISTS_EVERY_MS) {
-      listsAt = performance.now();
-      await readLists();
-    }
+    const listsDue = performance.now() - listsAt >= LISTS_EVERY_MS;
+    if (listsDue) listsAt = performance.now();
+    await Promise.all([
+      listsDue ? readLists() : undefined,
+      listsDue || readersAreOpen() ? readConsumers() : undefined,
+    ]);
     showChannels(overview);
     showProviders(overview);
     state("live", "live");

@@ -95,46 +95,83 @@ export function showSummary(overview) {
   });
 }
 
-/** What somebody should look at, the worst first. */
+/** Records behind from which on a reader that does not catch up is worth a look. */
+const FAR_BEHIND = 1_000;
+/** Readings in a row in which it has to have fallen further. */
+const FALLING = 5;
+
+/** By channel: how far the furthest reader was behind in the latest readings. */
+const behindBefore = new Map();
+
+function fallsBehind({ channel, behind }) {
+  const before = behindBefore.get(channel) ?? [];
+  const latest = [...before, behind ?? 0].slice(-FALLING);
+  behindBefore.set(channel, latest);
+  return behind > FAR_BEHIND && latest.length === FALLING &&
+    latest.every((each, i) => i === 0 || each > latest[i - 1]);
+}
+
+/** What somebody should look at, the worst first: how bad, in words, and where it stands. */
 function problemsOf({ channels, providers, totals }) {
   const problems = [];
+  const falling = channels.filter(fallsBehind);
   for (const { channel, losing } of channels) {
-    if (losing) {
-      problems.push(["bad", `Retention of ${channel} has passed a reader: it loses records`]);
-    }
+    if (!losing) continue;
+    const text = `Retention of ${channel} has passed a reader: it loses records`;
+    problems.push(["bad", text, `#channel-${channel}`]);
   }
   for (const provider of providers) {
     const { provider: name, bytes: held, max_bytes: most, flush_failing, errors } = provider;
-    if (flush_failing) problems.push(["bad", `Storage ${name} cannot be flushed to its disk`]);
-    else if (errors > 0) {
-      problems.push(["warn", `Storage ${name} has failed ${count(errors)} times since the start`]);
-    }
+    const add = (kind, text) => problems.push([kind, `Storage ${name} ${text}`, "#storage"]);
+    if (flush_failing) add("bad", "cannot be flushed to its disk");
+    else if (errors > 0) add("warn", `has failed ${times(errors)} since the start`);
     if (most > 0 && held > NEARLY_FULL * most) {
-      problems.push(["bad", `Storage ${name} is ${Math.floor(100 * held / most)}% full`]);
+      add("bad", `is ${Math.floor(100 * held / most)}% full`);
     }
+  }
+  for (const { channel, behind, losing } of falling) {
+    if (losing) continue;
+    const text = `A reader of ${channel} is ${count(behind)} records behind, and falls further`;
+    problems.push(["warn", text, `#channel-${channel}`]);
   }
   for (const { channel, type, depth, workers } of channels) {
-    if (type === "queue" && depth > 0 && workers === 0) {
-      problems.push(["warn", `${count(depth)} jobs of ${channel} wait, and it has no worker`]);
-    }
+    if (type !== "queue" || depth === 0 || workers > 0) continue;
+    const text = `${count(depth)} jobs of ${channel} wait, and it has no worker`;
+    problems.push(["warn", text, `#queue-${channel}`]);
   }
   if (totals.deliveries_dropped > 0) {
-    problems.push([
-      "warn",
-      `${count(totals.deliveries_dropped)} deliveries were dropped since the start`,
-    ]);
+    const text = `${count(totals.deliveries_dropped)} deliveries were dropped since the start`;
+    problems.push(["warn", text, "#summary"]);
   }
   return problems;
+}
+
+function times(number) {
+  return number === 1 ? "once" : `${count(number)} times`;
 }
 
 export function showProblems(overview) {
   const problems = problemsOf(overview);
   const list = byId("problems");
   const wanted = problems.length === 0 ? [["none", "Nothing needs attention."]] : problems;
-  const now = JSON.stringify(wanted);
-  if (list.dataset.shown === now) return;
-  list.dataset.shown = now;
-  list.replaceChildren(...wanted.map(([kind, text]) => element("li", kind, text)));
+  // A line stays while it is about the same, so that whoever is on it with a keyboard stays there.
+  while (list.children.length > wanted.length) list.lastChild.remove();
+  wanted.forEach(([kind, text, href], i) => {
+    let line = list.children[i];
+    if (line === undefined || (href === undefined) !== (line.dataset.href === undefined)) {
+      const made = element("li");
+      made.append(element(href === undefined ? "span" : "a"));
+      if (line === undefined) list.append(made);
+      else line.replaceWith(made);
+      line = made;
+    }
+    if (line.className !== kind) line.className = kind;
+    if (href !== undefined && line.dataset.href !== href) {
+      line.dataset.href = href;
+      line.firstChild.setAttribute("href", href);
+    }
+    write(line.firstChild, text);
+  });
 }
 
 // ----------------------------------------------------------------------------------------- channels
@@ -162,17 +199,21 @@ function rowOf(name) {
 
 /** One more point for each reading, however often the row is shown. */
 function rateCell(shown, row) {
+  const node = kept(shown, "rate", () => element("div", "rate"));
   const spark = kept(shown, "spark", () => new Sparkline());
+  const figure = kept(shown, "figure", () => element("span"));
+  if (node.childNodes.length === 0) node.append(spark.node, figure);
   if (shown.pushedAt !== rates.at) spark.push(row.rate);
   shown.pushedAt = rates.at;
-  return spark.node;
+  write(figure, rate(row.rate));
+  return node;
 }
 
 function behindCell({ type, consumers, behind, losing, position_lost }) {
   if (type === "latest") return { text: "", className: "quiet" };
   if (consumers === 0) return { text: "–", className: "quiet" };
   const text = count(behind) + (position_lost > 0 ? `, lost ${count(position_lost)}×` : "");
-  return { text, className: losing ? "bad-text" : behind > 1_000 ? "warn-text" : "" };
+  return { text, className: losing ? "bad-text" : behind > FAR_BEHIND ? "warn-text" : "" };
 }
 
 const channelsTable = new Table(byId("channels-table"), [
@@ -181,12 +222,7 @@ const channelsTable = new Table(byId("channels-table"), [
     show: (row, shown) =>
       named(shown, row.type === "append" ? channelsTable : undefined, row, row.filter),
   },
-  {
-    label: "Published",
-    className: "number spark-cell",
-    show: (row, shown) => rateCell(shown, row),
-  },
-  { label: "a second", number: true, show: (row) => rate(row.rate) },
+  { label: "Published a second", number: true, show: (row, shown) => rateCell(shown, row) },
   { label: "Records", number: true, show: ({ records }) => count(records) },
   {
     label: "Size",
@@ -209,7 +245,12 @@ const channelsTable = new Table(byId("channels-table"), [
     show: ({ consumers }) => consumers === undefined ? "" : count(consumers),
   },
   { label: "Furthest behind", number: true, show: behindCell },
-], { details: showReaders });
+], { details: showReaders, id: "channel" });
+
+/** Somebody looks at the consumers of a channel. */
+export function readersAreOpen() {
+  return channelsTable.someOpen;
+}
 
 /** The consumers of one channel, in the row below it. */
 function showReaders(inner, row) {
@@ -243,12 +284,7 @@ function showReaders(inner, row) {
 
 const queuesTable = new Table(byId("queues-table"), [
   { label: "Queue", show: (row, shown) => named(shown, queuesTable, row, row.filter) },
-  {
-    label: "Published",
-    className: "number spark-cell",
-    show: (row, shown) => rateCell(shown, row),
-  },
-  { label: "a second", number: true, show: (row) => rate(row.rate) },
+  { label: "Published a second", number: true, show: (row, shown) => rateCell(shown, row) },
   {
     label: "Unresolved",
     number: true,
@@ -270,7 +306,7 @@ const queuesTable = new Table(byId("queues-table"), [
       className: dead_lettered > 0 ? "warn-text" : "",
     }),
   },
-], { details: showJobs });
+], { details: showJobs, id: "queue" });
 
 /** The worst jobs of one queue, in the row below it. */
 async function showJobs(inner, row) {
@@ -288,6 +324,7 @@ async function showJobs(inner, row) {
         { label: "Attempts", number: true, show: ({ attempts }) => count(attempts) },
         {
           label: "State",
+          className: "wordy",
           show: ({ state, holder, lease_until }) =>
             holder === undefined
               ? state

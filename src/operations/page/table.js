@@ -2,7 +2,8 @@ import { element, write } from "./figures.js";
 
 /**
  * A table whose rows live as long as their keys, in the order given. A column is
- * `{label, number, show(row) -> text | {text, className} | Node}`; the first is the row's heading.
+ * `{label, number, show(row) -> text | {text, className} | Node}`; the first is the row's heading. With
+ * `options.id` a row can be linked to as `#<id>-<key>`.
  */
 export class Table {
   constructor(node, columns, options = {}) {
@@ -50,6 +51,7 @@ export class Table {
 
   make(key) {
     const node = element("tr");
+    if (this.options.id !== undefined) node.id = `${this.options.id}-${key}`;
     const cells = this.columns.map(({ label, number, className }, i) => {
       const cell = element(i === 0 ? "th" : "td", className ?? (number ? "number" : ""));
       if (i === 0) cell.scope = "row";
@@ -75,6 +77,12 @@ export class Table {
       if (cell.className !== wanted) cell.className = wanted;
     });
     if (shown.details !== undefined) this.options.details?.(shown.inner, row);
+  }
+
+  /** Some row has its details open. */
+  get someOpen() {
+    for (const { details } of this.rows.values()) if (details !== undefined) return true;
+    return false;
   }
 
   /** A heading that opens more about its row; what is open stays open. */
