@@ -2,6 +2,7 @@ import { type Message, NO_HEADERS, recordSize } from "../storage/record.ts";
 import type { Context } from "./context.ts";
 import { isExpired, remainingExpiry } from "./delivery.ts";
 import { type Grant, QUANTUM, type Session, type Source } from "./session.ts";
+import { shedAtOnce, shedForRoom } from "./shed.ts";
 import { ENTRY_BYTES, type WindowEntry } from "./window.ts";
 
 /** A broadcast that waits in memory for room. */
@@ -44,15 +45,14 @@ export class LiveQueue implements Source {
     const charged = bytes + ENTRY_BYTES;
     const outbound = session.link.buffered + this.#bytes + charged;
     if (qos === 0 && outbound > session.queueBytes / 2) {
-      context.counters.deliveriesDropped++;
-      return;
+      return shedAtOnce(session, message.topic, context);
     }
     this.#waiting.push({ message, grant, qos, filterVersion: session.filterVersion, bytes });
     this.#charge(charged);
     while (session.overfull && this.length > 1) {
-      const { qos } = this.#take();
-      if (qos === 0) context.counters.deliveriesDropped++;
-      else context.counters.sessionDeliveriesDropped.add("session_queue_full");
+      const { qos, message } = this.#take();
+      if (qos === 0) shedAtOnce(session, message.topic, context);
+      else shedForRoom(session, context);
     }
     session.wait(this);
   }

@@ -8,6 +8,7 @@ import { LogPages } from "./log_pages.ts";
 import { LogWindow } from "./log_window.ts";
 import { charged, type Owed, OwedList } from "./owed.ts";
 import { QUANTUM, type Session, type Source } from "./session.ts";
+import { shedForRoom } from "./shed.ts";
 import type { WindowEntry } from "./window.ts";
 
 /** What the sources of a session that read the log wait for. */
@@ -58,7 +59,10 @@ export class LogReader implements Source, Debt {
     const owed = { offset, bytes };
     this.#owed.push(owed);
     session.waitingBytes += charged(owed);
-    while (session.overfull && this.length > 1) this.#let(this.#take(), "session_queue_full");
+    while (session.overfull && this.length > 1) {
+      shedForRoom(session, this.#context);
+      this.#let(this.#take(), undefined);
+    }
     if (session.link !== undefined) session.wait(this);
   }
 

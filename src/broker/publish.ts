@@ -360,7 +360,9 @@ export class Publisher {
   }
 
   countRefusal(topic: string, clientId: string, refusal: Refusal): void {
-    if (refusal.code === Reason.NotAuthorized && topic.startsWith("$SYS")) return;
+    // There is nothing to be seen in what can never be published (05 section 13).
+    const system = topic === "$SYS" || topic.startsWith("$SYS/");
+    if (system && refusal.code === Reason.NotAuthorized) return;
     this.context.counters.publishRefused.add(refusalName(refusal));
     this.context.log.warn("refused a publish", {
       client: clientId,

@@ -11,6 +11,7 @@ import { channelExpiry, channelLabels } from "../delivery.ts";
 import type { ClientLink } from "../link.ts";
 import { Reason } from "../reason.ts";
 import { type Grant, QUANTUM, type Session, type Source } from "../session.ts";
+import { shedForRoom } from "../shed.ts";
 import type { WindowEntry } from "../window.ts";
 import type { LatestChannel } from "./latest.ts";
 import {
@@ -215,7 +216,7 @@ export class LatestView implements Source {
   #spill(offset: Offset): void {
     if (offset > 0) this.#spilled = Math.min(this.#spilled, offset);
     // A deletion of nothing is in no store to be read back from.
-    else this.context.counters.sessionDeliveriesDropped.add("session_queue_full");
+    else shedForRoom(this.session, this.context);
   }
 
   // ----------------------------------------------------------------------------------- delivering

@@ -1,0 +1,125 @@
+/** What is said in the log and where, and what is not (05 sections 12 and 13). */
+import assert from "node:assert/strict";
+import { configurationText, executable, temporaryPlace } from "../support/broker_process.ts";
+import { durable, published, stuffed, subscribed } from "../support/clients.ts";
+import { OperationsHouse } from "./house.ts";
+
+Deno.test("05 12.1 the log is standard output alone: nothing on standard error, no file of its own", async () => {
+  const place = temporaryPlace();
+  const configuration = `${place.directory}/saguin.yaml`;
+  Deno.writeTextFileSync(configuration, configurationText(place));
+  const child = new Deno.Command(executable(), {
+    args: ["--config", configuration],
+    cwd: place.directory,
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  try {
+    const errors = new Response(child.stderr).text();
+    let log = "";
+    for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
+      if (!log.includes("is running") && (log + text).includes("is running")) child.kill("SIGTERM");
+      log += text;
+    }
+    assert.equal((await child.status).code, 0);
+    assert.equal(await errors, "");
+    const lines = log.trimEnd().split("\n");
+    assert.ok(lines.length > 3);
+    for (const line of lines) {
+      assert.match(line, /^time=\S+Z level=(DEBUG|INFO|WARN|ERROR) broker=test msg=/);
+    }
+    const files = [...Deno.readDirSync(place.directory)].map(({ name }) => name);
+    assert.deepEqual(files.filter((name) => !name.startsWith("broker.db")), ["saguin.yaml"]);
+  } finally {
+    Deno.removeSync(place.directory, { recursive: true });
+  }
+});
+
+const BOUNDS = { limits: "session_queue_bytes: 64KiB\nmax_message_size: 32KiB" };
+
+Deno.test("05 12.2 a session at its bound is named, once a minute however much it drops", async () => {
+  await using ops = await OperationsHouse.open(BOUNDS);
+  const { house } = ops;
+  const full = () => house.log.lines.filter(({ msg }) => /session_queue_bytes/.test(msg));
+  const { client: away } = await durable(house, "away");
+  await subscribed(away, "a/#");
+  away.close();
+  await house.away("away");
+  using writer = await house.client({ clientId: "writer" });
+  const fill = async () => {
+    for (let i = 0; i < 200; i++) await published(writer, "a/x", "x".repeat(500));
+  };
+  await fill();
+  assert.deepEqual(full().map(({ level, fields }) => [level, fields.client]), [["warn", "away"]]);
+  await fill();
+  assert.equal(full().length, 1);
+  await house.time.pass(60_000);
+  await fill();
+  assert.equal(full().length, 2);
+  const metrics = await ops.scrape();
+  const dropped = metrics.get("saguin_session_deliveries_dropped_total", {
+    cause: "session_queue_full",
+  })!;
+  assert.ok(dropped > 200);
+  assert.equal(metrics.get("saguin_deliveries_refused_total"), dropped);
+});
+
+Deno.test("05 12.2 a delivery at QoS 0 that is shed is said at debug, with its consumer", async () => {
+  await using ops = await OperationsHouse.open(BOUNDS);
+  const { house } = ops;
+  using deaf = await house.client({ clientId: "deaf" });
+  await subscribed(deaf, "b/#", 0);
+  using writer = await house.client({ clientId: "writer" });
+  await stuffed(house, "deaf", writer, "b/x");
+  const shed = house.lines("dropped a QoS 0 delivery at a full outbound queue");
+  assert.equal(shed.length, (await ops.scrape()).get("saguin_deliveries_dropped_total"));
+  assert.deepEqual([shed[0].level, shed[0].fields.client], ["debug", "deaf"]);
+});
+
+Deno.test("05 12.2 a publish over its rate is said at debug and refused by name", async () => {
+  await using ops = await OperationsHouse.open({ limits: "publish_rate: 1" });
+  const { house } = ops;
+  using eager = await house.client({ clientId: "eager" });
+  const codes: number[] = [];
+  for (let packetId = 1; packetId <= 5; packetId++) {
+    await eager.publish({ topic: "a", qos: 1, packetId });
+    codes.push((await eager.expect("puback")).reasonCode);
+  }
+  const refused = codes.filter((code) => code === 0x97).length;
+  assert.ok(refused > 0, `${codes}`);
+  const said = house.lines("refused a publish over its client's rate");
+  assert.deepEqual([said[0].level, said[0].fields.client], ["debug", "eager"]);
+  assert.ok(
+    house.log.lines.every(({ level, fields }) => level === "debug" || fields.topic !== "a"),
+  );
+  const metrics = await ops.scrape();
+  assert.equal(
+    metrics.get("saguin_publish_refused_total", { reason: "publish rate exceeded" }),
+    refused,
+  );
+});
+
+Deno.test("05 13 there is no $SYS: a filter is refused and counted, a publish refused and nothing more", async () => {
+  await using ops = await OperationsHouse.open();
+  const { house } = ops;
+  using client = await house.client({ clientId: "c" });
+  const filters = ["$SYS", "$SYS/#", "$SYS/broker/uptime", "$SYS/+/x"];
+  await client.subscribe({
+    packetId: 1,
+    subscriptions: filters.map((filter) => ({ filter, qos: 1 })),
+  });
+  await client.expectSuback(1, filters.map(() => 0x87));
+  const before = house.log.lines.length;
+  for (const [at, topic] of ["$SYS/x", "$SYS/broker/uptime", "$SYS"].entries()) {
+    await client.publish({ topic, qos: 1, packetId: 2 + at });
+    await client.expectPuback(2 + at, 0x87);
+  }
+  assert.deepEqual(house.log.lines.slice(before), []);
+  const metrics = await ops.scrape();
+  assert.equal(
+    metrics.get("saguin_subscriptions_refused_total", { reason: "not authorized" }),
+    filters.length,
+  );
+  assert.equal(metrics.sum("saguin_publish_refused_total"), 0);
+  assert.equal(metrics.get("saguin_publishes_received_total"), 3);
+});
