@@ -1,4 +1,5 @@
 import { encodeTable, type FieldTable } from "../wire/table.ts";
+import { bytesText } from "../wire/text.ts";
 import { TopicKeys } from "./topic_keys.ts";
 
 export const EXCHANGE_TYPES = ["direct", "fanout", "topic"] as const;
@@ -132,7 +133,6 @@ function identity(routingKey: string, args: FieldTable): string {
 
 /** A text that is equal for equal canonical tables. */
 export function tableIdentity(args: FieldTable): string {
-  let text = "";
-  for (const byte of encodeTable(args)) text += String.fromCharCode(byte);
-  return text;
+  const bytes = encodeTable(args);
+  return bytesText(bytes, 0, bytes.length);
 }

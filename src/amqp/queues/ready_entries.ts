@@ -3,6 +3,12 @@ import { Fifo } from "../../platform/fifo.ts";
 /** Places left by what returned and went, before the list is moved up. */
 const COMPACT_AT = 1024;
 
+/**
+ * Up to this many entries are put in one by one: a consumer that gives tens of thousands back singly,
+ * the last first, would have all of them copied for each.
+ */
+const FEW = 8;
+
 /** What the order of a queue needs to know of an entry. */
 interface Placed {
   readonly seq: number;
@@ -42,6 +48,10 @@ export class ReadyEntries<Entry extends Placed> {
       for (const entry of entries) held.push(entry);
       return;
     }
+    if (entries.length <= FEW) {
+      for (const entry of entries) held.splice(this.#placeOf(entry.seq), 0, entry);
+      return;
+    }
     const merged: Entry[] = [];
     let at = head;
     for (const entry of entries) {
@@ -51,6 +61,18 @@ export class ReadyEntries<Entry extends Placed> {
     while (at < held.length) merged.push(held[at++]);
     this.#returned = merged;
     this.#head = 0;
+  }
+
+  /** Where an entry of this position belongs in what came back. */
+  #placeOf(seq: number): number {
+    let low = this.#head;
+    let high = this.#returned.length;
+    while (low < high) {
+      const middle = low + high >> 1;
+      if (this.#returned[middle].seq < seq) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 
   first(): Entry | undefined {

@@ -179,70 +179,98 @@ function skip(reader: Reader, type: string, depth: number): void {
 
 /** Encodes a table, its length first. */
 export function encodeTable(fields: FieldTable): Uint8Array {
-  const bytes: number[] = [];
-  pushTable(bytes, fields);
-  return Uint8Array.from(bytes);
+  const writer = new TableWriter();
+  writer.table(fields);
+  return writer.written();
 }
 
-function pushTable(bytes: number[], fields: FieldTable): void {
-  withLength(bytes, () => {
-    for (const [name, field] of fields) {
-      const text = encodeText(name);
-      bytes.push(text.length, ...text);
-      pushValue(bytes, field);
+/** Room of a first piece; doubled as it fills. */
+const FIRST_BYTES = 64;
+
+class TableWriter {
+  #bytes = new Uint8Array(FIRST_BYTES);
+  #view = new DataView(this.#bytes.buffer);
+  #at = 0;
+
+  written(): Uint8Array {
+    return this.#bytes.slice(0, this.#at);
+  }
+
+  /** Where `count` more bytes go. */
+  #take(count: number): number {
+    const at = this.#at;
+    this.#at += count;
+    if (this.#at > this.#bytes.length) {
+      const grown = new Uint8Array(Math.max(this.#at, this.#bytes.length * 2));
+      grown.set(this.#bytes.subarray(0, at));
+      this.#bytes = grown;
+      this.#view = new DataView(grown.buffer);
     }
-  });
-}
+    return at;
+  }
 
-/** Writes what `run` pushes behind its length. */
-function withLength(bytes: number[], run: () => void): void {
-  const start = bytes.length;
-  bytes.push(0, 0, 0, 0);
-  run();
-  const length = bytes.length - start - 4;
-  for (let i = 0; i < 4; i++) bytes[start + i] = length >>> 8 * (3 - i) & 0xff;
-}
+  #octet(value: number): void {
+    const at = this.#take(1);
+    this.#bytes[at] = value;
+  }
 
-function pushInteger(bytes: number[], value: bigint, size: number): void {
-  for (let i = size - 1; i >= 0; i--) bytes.push(Number(value >> BigInt(8 * i) & 0xffn));
-}
+  #copy(bytes: Uint8Array): void {
+    const at = this.#take(bytes.length);
+    this.#bytes.set(bytes, at);
+  }
 
-function pushValue(bytes: number[], field: FieldValue): void {
-  bytes.push(field.type.charCodeAt(0));
-  switch (field.type) {
-    case "t":
-      bytes.push(field.value ? 1 : 0);
-      return;
-    case "f":
-    case "d": {
-      const view = new DataView(new ArrayBuffer(SIZES[field.type]));
-      if (field.type === "f") view.setFloat32(0, field.value);
-      else view.setFloat64(0, field.value);
-      bytes.push(...new Uint8Array(view.buffer));
-      return;
+  /** What `run` writes, behind its length. */
+  #withLength(run: () => void): void {
+    const start = this.#take(4);
+    run();
+    this.#view.setUint32(start, this.#at - start - 4);
+  }
+
+  table(fields: FieldTable): void {
+    this.#withLength(() => {
+      for (const [name, field] of fields) {
+        const text = encodeText(name);
+        this.#octet(text.length);
+        this.#copy(text);
+        this.#field(field);
+      }
+    });
+  }
+
+  #integer(value: bigint, size: number): void {
+    for (let i = size - 1; i >= 0; i--) this.#octet(Number(value >> BigInt(8 * i) & 0xffn));
+  }
+
+  #field(field: FieldValue): void {
+    this.#octet(field.type.charCodeAt(0));
+    switch (field.type) {
+      case "t":
+        return this.#octet(field.value ? 1 : 0);
+      case "f": {
+        const at = this.#take(4);
+        return this.#view.setFloat32(at, field.value);
+      }
+      case "d": {
+        const at = this.#take(8);
+        return this.#view.setFloat64(at, field.value);
+      }
+      case "D":
+        this.#octet(field.scale);
+        return this.#integer(BigInt(field.value), 4);
+      case "S":
+      case "x":
+        return this.#withLength(() => this.#copy(field.value));
+      case "A":
+        return this.#withLength(() => {
+          for (const each of field.value) this.#field(each);
+        });
+      case "F":
+        return this.table(field.value);
+      case "V":
+        return;
+      default:
+        this.#integer(BigInt(field.value), SIZES[field.type]);
     }
-    case "D":
-      bytes.push(field.scale);
-      pushInteger(bytes, BigInt(field.value), 4);
-      return;
-    case "S":
-    case "x":
-      withLength(bytes, () => {
-        for (const byte of field.value) bytes.push(byte);
-      });
-      return;
-    case "A":
-      withLength(bytes, () => {
-        for (const each of field.value) pushValue(bytes, each);
-      });
-      return;
-    case "F":
-      pushTable(bytes, field.value);
-      return;
-    case "V":
-      return;
-    default:
-      pushInteger(bytes, BigInt(field.value), SIZES[field.type]);
   }
 }
 

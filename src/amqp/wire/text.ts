@@ -34,6 +34,11 @@ function decodeOtherText(bytes: Uint8Array, start: number, end: number): string 
   }
 }
 
+/** A string with one character for each byte: equal for equal bytes, and not meant to be read. */
+export function bytesText(bytes: Uint8Array, start: number, end: number): string {
+  return latin1Slice.call(bytes, start, end);
+}
+
 const encoder = new TextEncoder();
 
 export function encodeText(text: string): Uint8Array {
