@@ -48,6 +48,18 @@ Deno.test("05 9 a scripted day: every metric, its type, its labels, and nothing 
     for (const [name, { help }] of metrics.families) assert.match(help, /^[A-Z].*\.$/, name);
   });
 
+  await t.step("05 15 no histogram, and nothing by client, by listener or by partition", () => {
+    for (const [name, { type, samples }] of metrics.families) {
+      assert.ok(type === "counter" || type === "gauge", name);
+      for (const label of Object.keys(samples[0].labels)) {
+        assert.doesNotMatch(
+          label,
+          /client|user|consumer|listener|topic|partition|index|le|quantile/,
+        );
+      }
+    }
+  });
+
   await t.step("what happened moved its metric", () => {
     const moved = (name: string, labels = {}) =>
       assert.ok(metrics.sum(`saguin_${name}`, labels) > 0, `${name} ${JSON.stringify(labels)}`);

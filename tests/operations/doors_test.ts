@@ -192,7 +192,7 @@ Deno.test("05 4.2 every source of a name, each at the doors where it is believed
   );
 });
 
-Deno.test("05 2.4 SIGHUP reads operators and certificates again, all of them or none", async () => {
+Deno.test("05 2.4, 05 12.3 SIGHUP reads operators and certificates again, all of them or none", async () => {
   const port = freePort();
   let tls = "";
   await using broker = await BrokerProcess.start((place) => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { START } from "../broker/rig.ts";
+import { ask } from "../support/http.ts";
 import { until } from "../support/wait.ts";
 import { WireClient } from "../support/wire.ts";
 import { OperationsHouse } from "./house.ts";
@@ -75,6 +76,97 @@ Deno.test("05 6 a list has a hundred rows at most, and says how many there are",
     behind: 21,
     last_seen: "1970-01-01T00:00:00Z",
   });
+});
+
+Deno.test("05 6 every list has a hundred rows at most, the worst of all, and says how many there are", async () => {
+  await using ops = await OperationsHouse.open({ channels: CHANNELS });
+  const { house } = ops;
+  const { counters } = house;
+  for (let i = 1; i <= 120; i++) {
+    for (let times = 0; times < i; times++) {
+      counters.refusedClients.add(`c${i}`, "", "not authorized", 0n, 100);
+    }
+    const passing = { reader: `mqtt:c${i}`, channel: "events", kind: "session", reported: true };
+    counters.positionLosses.add(
+      { ...passing, kind: "session", position: 1, floor: 1 + i, at: 0n },
+      100,
+    );
+    using client = await house.client({ clientId: `c${i}`, ...i > 20 ? {} : DURABLE });
+    await client.disconnect();
+    await house.away(`c${i}`);
+  }
+  const refused = await ops.json("refused");
+  assert.deepEqual(
+    [refused.returned, refused.clients.length, refused.tracked, refused.beyond],
+    [100, 100, 120, 0],
+  );
+  assert.deepEqual([refused.clients[0].client_id, refused.clients[99].client_id], ["c120", "c21"]);
+  const lost = await ops.json("position-lost");
+  assert.deepEqual(
+    [lost.returned, lost.readers.length, lost.tracked, lost.beyond],
+    [100, 100, 120, 0],
+  );
+  assert.deepEqual([lost.readers[0].reader, lost.readers[99].reader], ["mqtt:c120", "mqtt:c21"]);
+
+  const clients: WireClient[] = [];
+  for (let i = 0; i < 100; i++) clients.push(await house.client({ clientId: `here${i}` }));
+  const sessions = await ops.json("sessions");
+  assert.deepEqual(
+    [sessions.returned, sessions.sessions.length, sessions.total, sessions.offline],
+    [100, 100, 120, 20],
+  );
+  const away = sessions.sessions.filter(({ connected }: { connected: boolean }) => !connected);
+  assert.equal(away.length, 20);
+  assert.equal(sessions.sessions[19].connected, false, "who is away comes first");
+
+  await publishes(clients[0], "jobs/1", 120);
+  await clients[1].subscribe({
+    packetId: 1,
+    subscriptions: [{ filter: "$saguin/queue/jobs", qos: 1 }],
+  });
+  await clients[1].expectSuback(1, [1]);
+  await house.time.pass(1_000);
+  const { packetId } = await clients[1].expectPublish();
+  await clients[1].puback(packetId);
+  // The first job has an attempt; of the others the oldest come first.
+  const queue = await until("the attempt", async () => {
+    const body = await ops.json("queues/jobs");
+    return body.records[0].attempts === 1 ? body : undefined;
+  });
+  assert.deepEqual([queue.returned, queue.records.length, queue.unresolved], [100, 100, 120]);
+  assert.deepEqual(
+    queue.records.map(({ offset }: { offset: number }) => offset),
+    Array.from({ length: 100 }, (_, i) => i + 1),
+  );
+  for (const client of clients) client.close();
+});
+
+Deno.test("05 1, 05 3 every route only reads: another method is 405, and HEAD is for two and the page", async () => {
+  await using ops = await OperationsHouse.open({ channels: CHANNELS });
+  const status = async (path: string, method: string) =>
+    (await ask(ops.where, path, {}, method)).status;
+  const lists = [
+    "acl",
+    "config",
+    "consumers",
+    "overview",
+    "position-lost",
+    "queues/jobs",
+    "refused",
+    "sessions",
+    "users",
+  ].map((name) => `/v1/operations/${name}`);
+  const open = ["/", "/health", "/metrics"];
+  for (const path of [...open, ...lists]) {
+    for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]) {
+      assert.equal(await status(path, method), 405, `${method} ${path}`);
+    }
+    assert.equal(await status(path, "HEAD"), open.includes(path) ? 200 : 405, path);
+    assert.equal((await ask(ops.where, path)).status, path.endsWith("acl") ? 400 : 200, path);
+  }
+  for (const path of ["/ready", "/v1", "/v1/operations", "/v1/operations/", "/metrics/", "/v2"]) {
+    assert.equal(await status(path, "GET"), 404, path);
+  }
 });
 
 Deno.test("05 7.7 sessions: who is away first, and what is in force for each", async () => {

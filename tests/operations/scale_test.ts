@@ -34,7 +34,7 @@ async function longestStretch(work: () => Promise<unknown>): Promise<number> {
   return longest;
 }
 
-Deno.test("a scrape of 1,000 channels and 10,000 sessions holds the event loop less than 20 ms at a stretch", async () => {
+Deno.test("05 8.3 a scrape of 1,000 channels and 10,000 sessions holds the event loop less than 20 ms at a stretch", async () => {
   const channels = Array.from(
     { length: CHANNELS },
     (_, i) => `c${i}:\n  type: append\n  filter: plant/${i}/#\n`,
