@@ -86,11 +86,15 @@ Deno.test("05 6 every list has a hundred rows at most, the worst of all, and say
     for (let times = 0; times < i; times++) {
       counters.refusedClients.add(`c${i}`, "", "not authorized", 0n, 100);
     }
-    const passing = { reader: `mqtt:c${i}`, channel: "events", kind: "session", reported: true };
-    counters.positionLosses.add(
-      { ...passing, kind: "session", position: 1, floor: 1 + i, at: 0n },
-      100,
-    );
+    counters.positionLosses.add({
+      reader: `mqtt:c${i}`,
+      channel: "events",
+      kind: "session",
+      reported: true,
+      position: 1,
+      floor: 1 + i,
+      at: 0n,
+    }, 100);
     using client = await house.client({ clientId: `c${i}`, ...i > 20 ? {} : DURABLE });
     await client.disconnect();
     await house.away(`c${i}`);
