@@ -17,7 +17,7 @@ import {
 import { freePort } from "../tests/support/ports.ts";
 import { sleep } from "../tests/support/wait.ts";
 import { percentile } from "./support/amqp_load.ts";
-import { type Figure, type Running, SCENARIOS } from "./support/amqp_scenarios.ts";
+import { type Figure, INGEST, type Running, SCENARIOS } from "./support/amqp_scenarios.ts";
 import { median, table, whole } from "./support/measure.ts";
 import { rabbitmq } from "./support/rabbitmq.ts";
 
@@ -66,10 +66,11 @@ function saguin(acknowledge: "committed" | "synced"): Contender {
           broker:
             `amqp:\n  max_ready: 1000000\n  listen:\n    tcp:\n      address: 127.0.0.1:${port}\n` +
             `operations:\n  listen:\n    tcp:\n      address: 127.0.0.1:${operations}`,
-        })
+        }) + INGEST
       );
       return {
         amqp: port,
+        database: broker.database,
         mqtt: broker.port,
         commits: () => commitsOf(operations),
         async restart() {

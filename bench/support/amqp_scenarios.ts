@@ -1,4 +1,5 @@
 /** The scenarios of AMQP and of its crossing with MQTT, W1 to W12, on one running broker. */
+import { DatabaseSync } from "node:sqlite";
 import * as amqp from "../../tests/amqp/support/amqp_bytes.ts";
 import { until } from "../../tests/support/wait.ts";
 import { WireClient } from "../../tests/support/wire.ts";
@@ -9,6 +10,8 @@ export interface Running extends AsyncDisposable {
   readonly amqp: number;
   /** MQTT's port; undefined where there is none to compare. */
   readonly mqtt: number | undefined;
+  /** The file that its queues and ingest tables are in; undefined where it is none of ours. */
+  readonly database?: string;
   /** Commits of its database so far, each one an fsync where it acknowledges `synced`. */
   commits?(): Promise<number>;
   /** Kills it and starts it again; resolves with the milliseconds until it serves. */
@@ -37,6 +40,16 @@ export interface Scenario {
 }
 
 const BODY_BYTES = 100;
+
+/** What the scenarios need of the configuration, at its top level. */
+export const INGEST = `ingest:
+  routes:
+    - "bench/crossed:crossed"
+    - filter: rows/#
+      table: readings
+      columns: {value: REAL}
+      index: [value]
+`;
 
 async function timed(run: () => Promise<void>): Promise<number> {
   const started = performance.now();
@@ -107,14 +120,24 @@ async function offlineSubscriber(port: number): Promise<void> {
   await client.disconnect();
 }
 
-async function sequentialPubacks(port: number, count: number): Promise<Figure> {
+async function sequentialPubacks(
+  port: number,
+  count: number,
+  topic = "bench/t",
+  payload?: Uint8Array,
+): Promise<Figure> {
   using client = await WireClient.connected(port, { clientId: `pub-${names++}` });
-  return await each(count, (i) => acknowledged(client, "bench/t", i));
+  return await each(count, (i) => acknowledged(client, topic, i, payload));
 }
 
-async function acknowledged(client: WireClient, topic: string, i: number): Promise<void> {
+async function acknowledged(
+  client: WireClient,
+  topic: string,
+  i: number,
+  payload: Uint8Array = new Uint8Array(BODY_BYTES),
+): Promise<void> {
   const packetId = i % 60_000 + 1;
-  await client.publish({ topic, payload: new Uint8Array(BODY_BYTES), qos: 1, packetId });
+  await client.publish({ topic, payload, qos: 1, packetId });
   await client.expectPuback(packetId);
 }
 
@@ -140,17 +163,28 @@ async function inTurn(
 }
 
 /** W9: the offline subscriber and this many publishers at once. */
+async function owedFromMany(
+  broker: Running,
+  publishers: number,
+  count: number,
+): Promise<Figure | undefined> {
+  if (broker.mqtt === undefined) return undefined;
+  await offlineSubscriber(broker.mqtt);
+  return await fromMany(broker, publishers, count, "bench/t");
+}
+
 async function fromMany(
   { mqtt, commits }: Running,
   publishers: number,
   count: number,
+  topic: string,
+  payload?: Uint8Array,
 ): Promise<Figure | undefined> {
   if (mqtt === undefined) return undefined;
-  await offlineSubscriber(mqtt);
   const before = await commits?.() ?? 0;
   const took = await timed(async () => {
     await Promise.all(
-      Array.from({ length: publishers }, () => sequentialPubacks(mqtt, count)),
+      Array.from({ length: publishers }, () => sequentialPubacks(mqtt, count, topic, payload)),
     );
   });
   const made = (await commits?.() ?? 0) - before;
@@ -170,6 +204,30 @@ async function consumed(
   using consumer = await AmqpLoad.connect(port);
   await consumer.call(amqp.consume(1, queue, { noAck: true }), 60, 21);
   return await run(load, consumer, queue);
+}
+
+/** Reads ranges of an indexed column as any client of the file may, among `rows` rows. */
+async function ranges(path: string, rows: number): Promise<Figure> {
+  const database = new DatabaseSync(path);
+  try {
+    database.exec("PRAGMA busy_timeout = 10000");
+    // As they are stored; a million publishes would only measure W11 for longer.
+    database.prepare(
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) " +
+        "INSERT INTO readings (_topic, _received_at, doc) " +
+        "SELECT 'rows/' || i % 100, i, json_object('value', i / 10.0, 'unit', 'C') FROM n",
+    ).run(rows);
+    const read = database.prepare(
+      "SELECT _topic, doc FROM readings WHERE value >= ? AND value < ? LIMIT 100",
+    );
+    return await each(100, (i) => {
+      const from = rows / 10 / 100 * i;
+      read.all(from, from + 1_000);
+      return Promise.resolve();
+    });
+  } finally {
+    database.close();
+  }
 }
 
 export const SCENARIOS: readonly Scenario[] = [
@@ -249,16 +307,16 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: "W9-8",
     what: "W8 from 8 publishers",
-    run: (broker, times) => fromMany(broker, 8, times(100)),
+    run: (broker, times) => owedFromMany(broker, 8, times(100)),
   },
   {
     name: "W9-64",
     what: "W8 from 64 publishers",
-    run: (broker, times) => fromMany(broker, 64, times(100)),
+    run: (broker, times) => owedFromMany(broker, 64, times(100)),
   },
   {
     name: "W10",
-    what: "W8 with a bound durable queue",
+    what: "W8 with a bound durable queue and an ingest route",
     async run({ mqtt, amqp: port }, times) {
       if (mqtt === undefined) return undefined;
       await offlineSubscriber(mqtt);
@@ -268,6 +326,18 @@ export const SCENARIOS: readonly Scenario[] = [
       const figure = await inTurn(mqtt, times(500), "bench/crossed", "bench/t");
       await load.call(amqp.queueDelete(1, "crossed"), 50, 41);
       return figure;
+    },
+  },
+  {
+    name: "W11",
+    what: "ingest alone, 32 publishers",
+    run(broker, times) {
+      const reading = new TextEncoder().encode(JSON.stringify({
+        value: 21.5,
+        unit: "C",
+        note: "x".repeat(BODY_BYTES - 42),
+      }));
+      return fromMany(broker, 32, times(200), "rows/t", reading);
     },
   },
   {
@@ -289,5 +359,12 @@ export const SCENARIOS: readonly Scenario[] = [
       }, 60_000);
       return { p50: took, p99: took };
     },
+  },
+  {
+    name: "W11-q",
+    what: "100 of a range of a column, 1,000,000 rows",
+    once: true,
+    run: ({ database }, times) =>
+      Promise.resolve(database === undefined ? undefined : ranges(database, times(1_000_000))),
   },
 ];
