@@ -97,8 +97,12 @@ Deno.test("paho (Debian's python3-paho-mqtt) works unmodified over MQTT 3.1.1 an
     "retained",
     "will",
     "away_on_broadcast",
+    "exactly_once",
+    "shared_group",
+    "seek",
     "append_replay",
     "latest_state",
+    "latest_resume",
     "queue_jobs",
   ]);
 });
@@ -108,5 +112,17 @@ Deno.test("MQTT.js (npm's mqtt) works unmodified over MQTT 3.1.1 and 5", () => {
     ROOT + "tests/interop/mqttjs_client.mjs",
     ROOT + ".interop",
     "PORT",
-  ], ["every_qos", "retained", "will", "append_replay", "latest_state", "queue_jobs"]);
+  ], [
+    "every_qos",
+    "retained",
+    "will",
+    "away_on_broadcast",
+    "exactly_once",
+    "shared_group",
+    "seek",
+    "append_replay",
+    "latest_state",
+    "latest_resume",
+    "queue_jobs",
+  ]);
 });

@@ -7,6 +7,7 @@
  */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { createRequire } from "node:module";
 import process from "node:process";
 import { pathToFileURL } from "node:url";
@@ -97,6 +98,16 @@ class Client {
   cut() {
     this.connection.stream.destroy();
   }
+
+  /** Connects again after a cut, with what the client remembers of exchanges under way. */
+  async back() {
+    if (this.connection.connected) await once(this.connection, "close");
+    const connected = once(this.connection, "connect");
+    const { incomingStore, outgoingStore } = this.connection;
+    this.connection.reconnect({ incomingStore, outgoingStore });
+    const [connack] = await connected;
+    this.sessionPresent = connack.sessionPresent;
+  }
 }
 
 const labels = (message) => message.packet.properties?.userProperties ?? {};
@@ -151,6 +162,102 @@ const CHECKS = {
     }
   },
 
+  async away_on_broadcast() {
+    for (const version of BOTH) {
+      const topic = unique("interop/away");
+      const clientId = unique("mqttjs-away");
+      const first = await Client.open(version, { clientId, durable: true });
+      assert.equal(first.sessionPresent, false);
+      await first.subscribe(topic, 1);
+      await first.close();
+      const writer = await Client.open(version);
+      for (let i = 0; i < 5; i++) await writer.publish(topic, `${i}`);
+      const again = await Client.open(version, { clientId, durable: true });
+      assert.equal(again.sessionPresent, true);
+      for (let i = 0; i < 5; i++) assert.equal((await again.receive()).text, `${i}`);
+      await again.nothing();
+      await again.close();
+      await writer.close();
+    }
+  },
+
+  async exactly_once() {
+    for (const version of BOTH) {
+      const topic = `iot/${unique("mqttjs")}/devices/telemetry/t`;
+      const clientId = unique("mqttjs-twice");
+      const writer = await Client.open(version);
+      const reader = await Client.open(version, { clientId, durable: true });
+      await reader.subscribe(topic, 2);
+      for (let i = 0; i < 10; i++) await writer.publish(topic, `${i}`, { qos: 2 });
+      const seen = [];
+      for (let i = 0; i < 5; i++) seen.push((await reader.receive()).text);
+      reader.cut();
+      for (let i = 10; i < 15; i++) await writer.publish(topic, `${i}`, { qos: 2 });
+      await reader.back();
+      assert.equal(reader.sessionPresent, true);
+      while (seen.length < 15) seen.push((await reader.receive()).text);
+      assert.deepEqual(seen, Array.from({ length: 15 }, (_, i) => `${i}`));
+      await reader.nothing();
+      const count = await Client.open(5);
+      await count.subscribe(topic, 1);
+      for (let i = 0; i < 15; i++) assert.equal((await count.receive()).text, `${i}`);
+      await count.nothing();
+      for (const client of [reader, writer, count]) await client.close();
+    }
+  },
+
+  async shared_group() {
+    const topic = unique("interop/shared");
+    const members = [await Client.open(5), await Client.open(5)];
+    for (const member of members) await member.subscribe(`$share/group/${topic}`, 1);
+    const writer = await Client.open(4);
+    for (let i = 0; i < 20; i++) await writer.publish(topic, `${i}`);
+    const seen = [];
+    for (const member of members) {
+      const before = seen.length;
+      for (let message; (message = await member.within(QUIET_MS)) !== undefined;) {
+        seen.push(Number(message.text));
+      }
+      assert.ok(seen.length > before, "a member got nothing");
+    }
+    assert.deepEqual(seen.sort((a, b) => a - b), Array.from({ length: 20 }, (_, i) => i));
+    // MQTT 3.1.1 knows no shared subscriptions.
+    await assert.rejects(() => writer.subscribe(`$share/group/${topic}`, 1));
+    for (const client of [...members, writer]) await client.close();
+  },
+
+  async seek() {
+    for (const version of BOTH) {
+      const topic = `iot/${unique("mqttjs")}/devices/telemetry/t`;
+      const verb = "$saguin/consumer/events/seek";
+      const reply = version === 5 ? unique("saguin/reply") : `${verb}/reply`;
+      const clientId = unique("mqttjs-seek");
+      const client = await Client.open(version, { clientId, durable: true });
+      await client.subscribe(topic, 1);
+      for (let i = 0; i < 5; i++) {
+        await client.publish(topic, `${i}`);
+        assert.equal((await client.receive()).text, `${i}`);
+      }
+      const asked = version === 5
+        ? { properties: { responseTopic: reply, correlationData: Buffer.from("7") } }
+        : {};
+      const answered = client.receive();
+      await client.publish(verb, "-1h", asked);
+      const answer = await answered;
+      assert.equal(answer.topic, reply);
+      assert.match(answer.text, /^[0-9]+$/);
+      if (version === 5) assert.equal(answer.packet.properties.correlationData.toString(), "7");
+      for (let i = 0; i < 5; i++) assert.equal((await client.receive()).text, `${i}`);
+      await client.nothing();
+      const refused = client.receive();
+      const puback = client.publish(verb, "nonsense", asked).then(() => 0, (error) => error.code);
+      assert.equal((await refused).text, "malformed");
+      // A PUBACK of 3.1.1 cannot say no.
+      assert.equal(await puback, version === 5 ? 0x83 : 0);
+      await client.close();
+    }
+  },
+
   async append_replay() {
     for (const version of BOTH) {
       const topic = `iot/${unique("mqttjs")}/devices/telemetry/t`;
@@ -199,6 +306,30 @@ const CHECKS = {
     }
   },
 
+  async latest_resume() {
+    for (const version of BOTH) {
+      const site = unique("mqttjs");
+      const topics = ["a", "b", "c"].map((each) => `iot/${site}-${each}/devices/state`);
+      const clientId = unique("mqttjs-viewer");
+      const writer = await Client.open(version);
+      for (const topic of topics) await writer.publish(topic, "first");
+      const first = await Client.open(version, { clientId, durable: true });
+      for (const topic of topics) {
+        await first.subscribe(topic, 1);
+        assert.equal((await first.receive()).text, "first");
+      }
+      await first.close();
+      await writer.publish(topics[1], "second");
+      await writer.publish(topics[1], "third");
+      const again = await Client.open(version, { clientId, durable: true });
+      const changed = await again.receive();
+      assert.deepEqual([changed.topic, changed.text], [topics[1], "third"]);
+      await again.nothing();
+      await again.close();
+      await writer.close();
+    }
+  },
+
   async queue_jobs() {
     const site = unique("mqttjs");
     const workers = [await Client.open(5), await Client.open(5), await Client.open(5)];
@@ -225,6 +356,10 @@ const CHECKS = {
     const expected = topics.map((topic) => [topic, topic === topics[0] ? [1, 2] : [1]]);
     assert.deepEqual([...attempts].sort(), expected.sort());
     for (const client of [...workers, writer]) await client.close();
+    // MQTT 3.1.1 cannot answer an offer, so its SUBSCRIBE is refused.
+    const old = await Client.open(4);
+    await assert.rejects(() => old.subscribe("$saguin/queue/jobs", 1));
+    await old.close();
   },
 };
 

@@ -63,13 +63,29 @@ class Client:
         self._mqtt.loop_stop()
         self._mqtt.socket().close()
 
+    def back(self):
+        """Connects again after a cut, with what the client remembers of exchanges under way."""
+        self._mqtt.reconnect()
+        self._mqtt.loop_start()
+        _, flags, code = self._wait("connect")
+        assert code == 0, f"CONNACK {code}"
+        self.session_present = flags["session present"] == 1
+
     def subscribe(self, topic, qos):
+        granted = self._subscribe(topic, qos)
+        assert granted == [qos], f"SUBACK {granted} for {topic}"
+
+    def refused(self, topic):
+        """A filter that MQTT 3.1.1 is not served."""
+        granted = self._subscribe(topic, 1)
+        assert granted == [0x80], f"SUBACK {granted} for {topic}"
+
+    def _subscribe(self, topic, qos):
         if self.version == mqtt.MQTTv5:
             self._mqtt.subscribe(topic, options=SubscribeOptions(qos=qos))
         else:
             self._mqtt.subscribe(topic, qos)
-        granted = [int(getattr(code, "value", code)) for code in self._wait("subscribe")[1]]
-        assert granted == [qos], f"SUBACK {granted} for {topic}"
+        return [int(getattr(code, "value", code)) for code in self._wait("subscribe")[1]]
 
     def publish(self, topic, payload, qos=1, retain=False, properties=None):
         sent = self._mqtt.publish(topic, payload, qos, retain, properties)
@@ -189,6 +205,80 @@ def away_on_broadcast():
             assert [reader.receive().payload.decode() for _ in range(5)] == list("01234")
 
 
+def exactly_once():
+    """QoS 2 into a log and out of it: each record once, also over a connection that is cut."""
+    for version in BOTH:
+        topic, client_id = f"iot/{unique('paho')}/devices/telemetry/t", unique("paho-twice")
+        with Client(version) as writer:
+            reader = Client(version, client_id, durable=True)
+            reader.__enter__()
+            reader.subscribe(topic, 2)
+            for number in range(10):
+                writer.publish(topic, f"{number}", 2)
+            seen = [reader.receive().payload.decode() for _ in range(5)]
+            reader.cut()
+            for number in range(10, 15):
+                writer.publish(topic, f"{number}", 2)
+            reader.back()
+            assert reader.session_present
+            while len(seen) < 15:
+                message = reader.receive()
+                assert message.qos == 2
+                seen.append(message.payload.decode())
+            reader.nothing()
+            reader.__exit__()
+            assert seen == [f"{number}" for number in range(15)], seen
+        with Client(mqtt.MQTTv5) as count:
+            count.subscribe(topic, 1)
+            assert [count.receive().payload.decode() for _ in range(15)] == seen
+            count.nothing()
+
+
+def shared_group():
+    """The members of a group share what is published, each message with one of them."""
+    topic = unique("interop/shared")
+    five, four = mqtt.MQTTv5, mqtt.MQTTv311
+    with Client(five) as one, Client(five) as two, Client(four) as writer:
+        one.subscribe(f"$share/group/{topic}", 1)
+        two.subscribe(f"$share/group/{topic}", 1)
+        for number in range(20):
+            writer.publish(topic, f"{number}")
+        seen = []
+        for member in (one, two):
+            assert waits(member), "a member got nothing"
+            while waits(member):
+                seen.append(int(member.receive().payload))
+        assert sorted(seen) == list(range(20)), seen
+        # MQTT 3.1.1 knows no shared subscriptions.
+        writer.refused(f"$share/group/{topic}")
+
+
+def seek():
+    """A reader moves its own position, and is told where it stands now, or why not."""
+    verb = "$saguin/consumer/events/seek"
+    for version in BOTH:
+        topic = f"iot/{unique('paho')}/devices/telemetry/t"
+        reply = unique("saguin/reply") if version == mqtt.MQTTv5 else f"{verb}/reply"
+        with Client(version, unique("paho-seek"), durable=True) as client:
+            client.subscribe(topic, 1)
+            for number in range(5):
+                client.publish(topic, f"{number}")
+                assert client.receive().payload.decode() == f"{number}"
+            asked = None
+            if version == mqtt.MQTTv5:
+                asked = publish_properties(ResponseTopic=reply, CorrelationData=b"7")
+            client.publish(verb, "-1h", properties=asked)
+            answer = client.receive()
+            assert answer.topic == reply, answer.topic
+            assert answer.payload.isdigit(), answer.payload
+            if version == mqtt.MQTTv5:
+                assert answer.properties.CorrelationData == b"7"
+            assert [client.receive().payload.decode() for _ in range(5)] == list("01234")
+            client.nothing()
+            client.publish(verb, "nonsense", properties=asked)
+            assert client.receive().payload == b"malformed"
+
+
 def append_replay():
     """A durable consumer gets what it missed, once; a newcomer gets everything, with offsets."""
     for version in BOTH:
@@ -231,6 +321,26 @@ def latest_state():
             writer.publish(topic, "changed")
             message = reader.receive()
             assert (message.payload, message.retain) == (b"changed", False)
+
+
+def latest_resume():
+    """A viewer that comes back gets what changed meanwhile, once, and nothing else."""
+    for version in BOTH:
+        site, client_id = unique("paho"), unique("paho-viewer")
+        topics = [f"iot/{site}-{each}/devices/state" for each in "abc"]
+        with Client(version) as writer:
+            for topic in topics:
+                writer.publish(topic, "first")
+            with Client(version, client_id, durable=True) as reader:
+                for topic in topics:
+                    reader.subscribe(topic, 1)
+                    assert reader.receive().payload == b"first"
+            writer.publish(topics[1], "second")
+            writer.publish(topics[1], "third")
+            with Client(version, client_id, durable=True) as reader:
+                message = reader.receive()
+                assert (message.topic, message.payload) == (topics[1], b"third")
+                reader.nothing()
 
 
 class Worker(Client):
@@ -278,6 +388,10 @@ def queue_jobs():
         one.nothing()
         two.nothing()
 
+    # MQTT 3.1.1 cannot answer an offer, so its SUBSCRIBE is refused.
+    with Client(mqtt.MQTTv311) as old:
+        old.refused("$saguin/queue/jobs")
+
 
 def waits(worker):
     """True when a message is there or comes soon."""
@@ -294,8 +408,12 @@ CHECKS = (
     retained,
     will,
     away_on_broadcast,
+    exactly_once,
+    shared_group,
+    seek,
     append_replay,
     latest_state,
+    latest_resume,
     queue_jobs,
 )
 
