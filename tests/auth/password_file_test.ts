@@ -62,7 +62,8 @@ Deno.test("02b 6 a third field is refused in a file of clients", () => {
 Deno.test("05 4.1 a third field of an operations file is a scope of served routes", () => {
   const { file, report } = read(
     `all:${HASH}\none:${HASH}:/v1/operations/config\n` +
-      `many:${HASH}:/metrics,/v1/operations,/v1/operations/queues/welds\n`,
+      `many:${HASH}:/metrics,/v1/operations,/v1/operations/queues/welds\n` +
+      `table:${HASH}:/v1/operations/ingest/readings\n`,
     "operators",
   );
   assert.equal(report, "");
@@ -73,6 +74,7 @@ Deno.test("05 4.1 a third field of an operations file is a scope of served route
     "/v1/operations",
     "/v1/operations/queues/welds",
   ]);
+  assert.deepEqual(file.credentials.get("table")?.scopes, ["/v1/operations/ingest/readings"]);
 });
 
 Deno.test("05 2 a scope that names no served route is refused", () => {
@@ -85,6 +87,7 @@ Deno.test("05 2 a scope that names no served route is refused", () => {
       "metrics",
       "/health",
       "/v1/operations/queues/a/b",
+      "/v1/operations/ingest/a/b",
       "/metrics\x1b",
     ]
   ) {
