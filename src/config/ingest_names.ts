@@ -14,9 +14,9 @@ export const FIXED_COLUMNS: readonly string[] = [
   "doc",
 ];
 
-/** An identifier in SQL. Names were checked; this is for the eye and for reserved words. */
+/** An identifier in SQL, whatever it is. */
 export function quoted(name: string): string {
-  return `"${name}"`;
+  return `"${name.replaceAll('"', '""')}"`;
 }
 
 export function topicIndex(table: string): string {

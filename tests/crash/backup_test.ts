@@ -43,7 +43,7 @@ for (const [way, copy] of Object.entries(WAYS)) {
   Deno.test(`S168 S169 S170 a copy by ${way} while publishers run is restored whole, positions and attempts with it`, async () => {
     const channels = `${CHANNELS}\ncrash:\n  type: append`;
     await using broker = await BrokerProcess.start((place) =>
-      configurationText(place, { channels })
+      configurationText(place, { channels, ingest: "routes: ['crash/#:readings']" })
     );
     await live(broker.port);
     const publishers = Array.from({ length: PUBLISHERS }, (_, i) => new Publisher(i));
@@ -59,12 +59,15 @@ for (const [way, copy] of Object.entries(WAYS)) {
     assert.deepEqual((await check(place.database)).findings, []);
 
     await using restored = await BrokerProcess.start(
-      (place) => configurationText(place, { channels }),
+      (place) => configurationText(place, { channels, ingest: "routes: ['crash/#:readings']" }),
       place,
     );
     const database = new DatabaseSync(place.database, { readOnly: true });
     const stored = database.prepare("SELECT count(*) AS n FROM records WHERE channel = 'crash'")
       .get()!.n as number;
+    // A publish and its row are one transaction in the copy too.
+    const { rows } = database.prepare("SELECT count(*) AS rows FROM readings").get()!;
+    assert.equal(rows, stored);
     database.close();
     // What was answered before the copy began is in it, and nothing that came after it ended.
     assert.ok(stored >= before && stored <= after, `${stored} of ${before} to ${after}`);

@@ -8,6 +8,7 @@ import { parseHeaders, parseProperties } from "../sqlite/message_text.ts";
 import { type SizedRow, storedSize } from "../sqlite/opening.ts";
 import { schemaFault, TABLE_NAMES } from "../sqlite/schema.ts";
 import { type CheckedChannel, letterOf, OffsetCheck } from "./entries.ts";
+import { checkIngestTables } from "./ingest_tables.ts";
 import { type Checked, type CheckReport, Findings } from "./report.ts";
 import { checkSessionRows } from "./session_rows.ts";
 
@@ -71,6 +72,7 @@ class DatabaseCheck {
       this.#checkOwners(table);
     }
     this.#checkDeadLetters(channels);
+    this.#entries += checkIngestTables(this.database, this.report);
     const log = channels.find(({ name }) => name === BROADCAST_LOG);
     this.report.progress("sessions");
     const sessions = checkSessionRows(this.database, log?.next, this.report);

@@ -12,7 +12,7 @@ export interface CheckReport {
 /** How much was looked at. */
 export interface Checked {
   readonly channels: number;
-  /** Records, values and jobs. */
+  /** Records, values, jobs and rows of ingest tables. */
   readonly entries: number;
   readonly sessions: number;
 }

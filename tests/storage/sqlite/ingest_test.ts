@@ -5,6 +5,8 @@ import { type Provider, type PublishRow, StorageFailure } from "../../../src/sto
 import type { IngestTable } from "../../../src/storage/ingest.ts";
 import { NO_HEADERS, NO_PROPERTIES } from "../../../src/storage/record.ts";
 import { openForReading } from "../../../src/storage/sqlite/connection.ts";
+import { checkDatabase } from "../../../src/storage/check/check_database.ts";
+import { sqliteToSnapshots } from "../../../src/storage/migrate/sqlite_to_snapshots.ts";
 import { documentOf } from "../../../src/storage/sqlite/ingest_document.ts";
 import { type AmqpHouse, openProvider } from "./support/amqp_provider.ts";
 
@@ -502,4 +504,52 @@ Deno.test("N12 a query that finds nothing for long says how far it came", async 
   assert.deepEqual(rows, []);
   // The first piece, of 500 rows; it took a second, and the second one found the time was up.
   assert.deepEqual(next, { receivedAt: 2_500, id: 2_501 });
+});
+
+Deno.test("S198 the checker counts rows of ingest tables, and names what another program broke", async () => {
+  await using house = await openProvider({ ingest: [PLAIN] });
+  await filled(house, 3);
+  await house.close();
+  const checked = () => {
+    const findings: string[] = [];
+    const report = {
+      finding: (says: string) => void findings.push(says),
+      note: () => {},
+      progress: () => {},
+    };
+    return { entries: checkDatabase(house.filePath, report).entries, findings };
+  };
+  assert.deepEqual(checked(), { entries: 3, findings: [] });
+  {
+    using database = new DatabaseSync(house.filePath);
+    database.exec(
+      "INSERT INTO readings (_id, _topic, _received_at, doc) VALUES (7, 't', 1, '{broken'), " +
+        "(8, 'a/+', 1, '{}'), (9, 't', 'now', '{}')",
+    );
+  }
+  assert.deepEqual(checked(), {
+    entries: 6,
+    findings: [
+      "table readings has documents that are no JSON: _id 7",
+      "table readings has rows of no topic: _id 8",
+      "table readings has rows without a time of receipt: _id 9",
+    ],
+  });
+});
+
+Deno.test("S160, S198 a migration leaves rows of ingest tables behind and says so", async () => {
+  await using house = await openProvider({ ingest: [PLAIN], amqp: false });
+  await filled(house, 3);
+  await house.close();
+  const notes: string[] = [];
+  const into = `${house.filePath}.snapshots`;
+  await sqliteToSnapshots(house.filePath, into, { revision: "r", now: 1n }, {
+    moved: () => {},
+    note: (says: string) => void notes.push(says),
+    failed: (says: string) => assert.fail(says),
+    progress: () => {},
+  });
+  assert.deepEqual(notes.filter((note) => note.includes("readings")), [
+    `${house.filePath}: 3 rows of readings stay behind`,
+  ]);
 });
