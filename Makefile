@@ -3,11 +3,11 @@
 #   make run      start the broker with fixtures/quickstart.yaml on port 1883
 #   make test     unit, contract, wire and crash tests
 #   make build    executables in dist/; make deb  packages of them
-#   make ci       what .ci/run calls: check, test, interop, bench-smoke
+#   make ci       what .ci/run calls: check, test-executable, test-built, interop, bench-smoke
 #
 # The first target that needs them fetches the pinned Deno and the locked dependencies; afterwards
 # nothing here goes to the network, except `interop` and `bench` for clients, `build` for the runtimes of
-# other machines, and `build` and `deb` for tools (packaging/tools.sh).
+# other machines, and `build`, `deb` and `test-built` for tools (packaging/tools.sh).
 
 DENO_VERSION := 2.9.6
 
@@ -25,7 +25,7 @@ export DENO_NO_UPDATE_CHECK := 1
 
 # What counts as a test is a file that declares one, whatever it is called.
 TESTS = $(shell grep -rl --include='*.ts' --exclude-dir=support --exclude-dir=interop \
-	'Deno\.test' tests)
+	--exclude-dir=built 'Deno\.test' tests)
 TYPED = $(wildcard main.ts) $(shell find src tests bench packaging -name '*.ts')
 
 # What `build` and `deb` are of: names of packaging/targets.ts with commas. KIND is compiled or portable;
@@ -35,7 +35,12 @@ TARGETS := $(LINUX),macos-x86_64,macos-arm64
 KIND :=
 comma := ,
 
-.PHONY: run test check interop bench bench-smoke campaign build deb ci clean dependencies
+VERSION := $(shell sed -n 's/^export const VERSION = "\(.*\)";/\1/p' src/version.ts)
+HOST := $(shell uname -sm | sed "s/Linux /linux-/; s/Darwin /macos-/; s/aarch64/arm64/")
+BUILT := $(CURDIR)/dist/saguin-$(VERSION)
+
+.PHONY: run test check interop bench bench-smoke campaign build deb test-executable \
+	test-built ci clean dependencies
 
 run: bin/saguin run/saguin.yaml
 	exec bin/saguin --config run/saguin.yaml
@@ -98,7 +103,32 @@ deb: build
 	packaging/tools.sh deb
 	$(DENO) run --allow-all --cached-only packaging/deb.ts --targets '$(TARGETS)'
 
-ci: check test interop bench-smoke
+# The executables of `deb`, where people bring them: alone in a small Debian, installed as a package, on
+# arm64 under an emulator. Takes root, for users and mounts of their own.
+SMOKE = $(DENO) test --allow-all --cached-only --no-check tests/packaging/built/smoke_test.ts
+test-built: deb
+	packaging/tools.sh test
+	packaging/debian/root.sh .packaging/debian.tar
+	$(DENO) test --allow-all --cached-only --no-check tests/packaging/built/launcher_test.ts \
+	  tests/packaging/built/inflate_test.ts tests/packaging/built/debian_test.ts
+	rm -rf run/debian && mkdir -p run/debian run/tests
+	tar -xf .packaging/debian.tar -C run/debian
+	install -D -m 0755 $(BUILT)-$(HOST)/saguin run/debian/srv/alone/saguin
+	SAGUIN_ROOT=$(CURDIR)/run/debian \
+	  SAGUIN_BIN=$(CURDIR)/tests/packaging/built/support/in_debian.sh $(SMOKE)
+	rm -rf run/debian .packaging/cache-arm64
+	SAGUIN_PATIENCE=10 SAGUIN_MACHINE=aarch64 SAGUIN_CACHE=$(CURDIR)/.packaging/cache-arm64 \
+	  SAGUIN_FILE=$(BUILT)-linux-arm64/saguin \
+	  SAGUIN_BIN=$(CURDIR)/tests/packaging/built/support/on_arm64.sh $(SMOKE)
+
+# `test`, the suites that start a broker doing so with the executable that was built. Where it cannot be
+# built they run from source, so that one failure does not hide the others; it stays a failure.
+EXECUTABLE = SAGUIN_BIN=$(BUILT)-$(HOST)/saguin SAGUIN_CACHE=$(CURDIR)/.packaging/cache
+test-executable:
+	@if $(MAKE) build TARGETS=$(HOST); then $(MAKE) test $(EXECUTABLE); \
+	else $(MAKE) test; echo "test-executable: there is no executable to test" >&2; exit 1; fi
+
+ci: check test-executable test-built interop bench-smoke
 
 clean:
 	rm -rf bin run dist .deno/deno-* .interop .bench .packaging

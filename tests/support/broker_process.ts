@@ -4,14 +4,14 @@
  */
 import { encodeConnect, encodeDisconnect } from "./mqtt_bytes.ts";
 import { freePort } from "./ports.ts";
-import { until, within } from "./wait.ts";
+import { patient, until, within } from "./wait.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
 /** How long a broker may take to open its port. CI machines are slow at the first start. */
-const START_MS = 15_000;
+const START_MS = patient(15_000);
 /** How long a graceful stop may take (06-clients.md section 14). */
-const STOP_MS = 10_000;
+const STOP_MS = patient(10_000);
 
 /** Where one broker lives: what a configuration text needs to know. */
 export interface Place {

@@ -1,5 +1,16 @@
 /** Waiting in tests: always for something named, always with an end. */
 
+/**
+ * How many times longer than usual things may take: for an executable of another processor, which an
+ * emulator runs. A wait that ends well ends no later for it.
+ */
+const PATIENCE = Number(Deno.env.get("SAGUIN_PATIENCE") ?? "1");
+
+/** A bound of a wait, as long as it has to be where the tests run. */
+export function patient(ms: number): number {
+  return ms * PATIENCE;
+}
+
 export function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
@@ -12,7 +23,7 @@ export function sleep(ms: number): Promise<void> {
 export async function until<T>(
   what: string,
   condition: () => T | false | undefined | Promise<T | false | undefined>,
-  timeoutMs = 5_000,
+  timeoutMs = patient(5_000),
   everyMs = 10,
 ): Promise<T> {
   const end = performance.now() + timeoutMs;
@@ -27,7 +38,11 @@ export async function until<T>(
 /**
  * `promise`, or an error naming `what` after `timeoutMs`.
  */
-export async function within<T>(what: string, promise: Promise<T>, timeoutMs = 5_000): Promise<T> {
+export async function within<T>(
+  what: string,
+  promise: Promise<T>,
+  timeoutMs = patient(5_000),
+): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(

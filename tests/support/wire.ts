@@ -28,11 +28,11 @@ import {
   type SubscribeOptions,
   type UnsubscribeOptions,
 } from "./mqtt_bytes.ts";
-import { within } from "./wait.ts";
+import { patient, within } from "./wait.ts";
 
 const READ_BYTES = 64 * 1024;
 /** How long a test waits for a packet that should come. */
-const ANSWER_MS = 5_000;
+const ANSWER_MS = patient(5_000);
 
 export type Received<T extends ServerPacket["type"]> = Extract<ServerPacket, { type: T }>;
 
