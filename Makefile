@@ -40,7 +40,7 @@ HOST := $(shell uname -sm | sed "s/Linux /linux-/; s/Darwin /macos-/; s/aarch64/
 BUILT := $(CURDIR)/dist/saguin-$(VERSION)
 
 .PHONY: run test check interop bench bench-smoke campaign build deb test-executable \
-	test-built ci clean dependencies
+	test-built release-check ci clean dependencies
 
 run: bin/saguin run/saguin.yaml
 	exec bin/saguin --config run/saguin.yaml
@@ -127,6 +127,12 @@ EXECUTABLE = SAGUIN_BIN=$(BUILT)-$(HOST)/saguin SAGUIN_CACHE=$(CURDIR)/.packagin
 test-executable:
 	@if $(MAKE) build TARGETS=$(HOST); then $(MAKE) test $(EXECUTABLE); \
 	else $(MAKE) test; echo "test-executable: there is no executable to test" >&2; exit 1; fi
+
+# Whether the version TAG names is one to release; what the changelog says of it, for the release's page.
+release-check: dependencies
+	@mkdir -p .packaging
+	$(DENO) run --allow-read --allow-write=.packaging --cached-only packaging/release_check.ts \
+	  "$(TAG)" .packaging/notes.md
 
 ci: check test-executable test-built interop bench-smoke
 
