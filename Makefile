@@ -73,6 +73,7 @@ bench: bin/saguin
 	$(DENO) run --allow-all --cached-only bench/queue.ts
 	$(DENO) run --allow-all --cached-only bench/reconnect_storm.ts
 	$(DENO) run --allow-all --cached-only --v8-flags=--expose-gc bench/storage.ts
+	$(DENO) run --allow-all --cached-only bench/startup.ts
 
 # Seconds instead of minutes: shows that the benches still run, not how fast anything is.
 bench-smoke: bin/saguin
@@ -86,6 +87,7 @@ bench-smoke: bin/saguin
 	$(DENO) run --allow-all --cached-only bench/queue.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/reconnect_storm.ts --smoke
 	$(DENO) run --allow-all --cached-only --v8-flags=--expose-gc bench/storage.ts --smoke
+	$(DENO) run --allow-all --cached-only bench/startup.ts --smoke
 
 # The seeded campaigns (kills under load, malformed streams, fuzzing, random steps) at ten times their
 # length in CI. Their seeds are printed; SAGUIN_SEED repeats one.
