@@ -8,13 +8,15 @@
 set -eu
 
 missing=""
-need() { # COMMAND-OR-FILE PACKAGE...
+need() { # COMMAND-OR-FILE PACKAGE
   case $1 in
   /*) [ -e "$1" ] && return ;;
   *) command -v "$1" >/dev/null && return ;;
   esac
-  shift
-  missing="$missing $*"
+  case "$missing " in
+  *" $2 "*) ;;
+  *) missing="$missing $2" ;;
+  esac
 }
 
 native_compiler() {

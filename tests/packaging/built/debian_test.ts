@@ -1,89 +1,20 @@
 /**
- * The Debian package in a small Debian (packaging/debian/root.sh; SAGUIN_DEBIAN names its tar file):
- * installed, started as its unit starts it, upgraded and purged. There is no service manager in there;
- * what the unit says is read from it, and checked by the one of this machine.
+ * The Debian package in a small Debian: installed, started as its unit starts it, upgraded and purged.
+ * There is no service manager in there; what the unit says is read from it, and checked by the one of
+ * this machine.
  */
 import assert from "node:assert/strict";
 import { debianVersion } from "../../../packaging/debian_version.ts";
 import { output } from "../../../packaging/command.ts";
 import { VERSION } from "../../../src/version.ts";
-import { temporaryPlace } from "../../support/broker_process.ts";
 import { freePort } from "../../support/ports.ts";
-import { ConnectionEnded, WireClient } from "../../support/wire.ts";
-import { until, within } from "../../support/wait.ts";
+import { WireClient } from "../../support/wire.ts";
+import { ARCHITECTURE, Debian } from "./support/debian.ts";
 
 const ROOT = new URL("../../../", import.meta.url).pathname;
-const ARCHITECTURE = Deno.build.arch === "x86_64" ? "amd64" : "arm64";
 const PACKAGE = `${ROOT}dist/saguin_${debianVersion(VERSION)}_${ARCHITECTURE}.deb`;
-const TAR = Deno.env.get("SAGUIN_DEBIAN") ?? `${ROOT}.packaging/debian.tar`;
 /** Of systemd-analyze(1), in tenths: 100 is a service that may do anything. */
 const MOST_EXPOSED = 20;
-const START_MS = 60_000;
-const STOP_MS = 10_000;
-
-/** A directory that is a Debian, and commands in it. */
-class Debian implements AsyncDisposable {
-  private constructor(readonly directory: string) {}
-
-  static async unpack(): Promise<Debian> {
-    const debian = new Debian(temporaryPlace().directory);
-    await output("tar", ["-xf", TAR, "-C", debian.directory]);
-    return debian;
-  }
-
-  path(inside: string): string {
-    return this.directory + inside;
-  }
-
-  read(inside: string): string {
-    return Deno.readTextFileSync(this.path(inside));
-  }
-
-  /** Standard output of a command, as root unless somebody else is named. */
-  run(...command: string[]): Promise<string> {
-    return output("unshare", this.#inside(command, "root"), {
-      env: { DEBIAN_FRONTEND: "noninteractive" },
-    });
-  }
-
-  start(command: readonly string[], user: string, env: Record<string, string>): Deno.ChildProcess {
-    return new Deno.Command("unshare", {
-      args: this.#inside(command, user),
-      env: { PATH: Deno.env.get("PATH")!, ...env },
-      clearEnv: true,
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-  }
-
-  /** exec all the way: the process is the command's own. */
-  #inside(command: readonly string[], user: string): string[] {
-    const script = 'root=$1 user=$2; shift 2; mount -t proc proc "$root/proc"; ' +
-      'export PATH=/usr/sbin:/usr/bin:/sbin:/bin; exec chroot --userspec="$user" "$root" "$@"';
-    return ["--mount", "sh", "-euc", script, "sh", this.directory, `${user}:${user}`, ...command];
-  }
-
-  /** Everything that has the package's name, but for what its documentation is called elsewhere. */
-  async traces(): Promise<string[]> {
-    const found = await this.run(
-      "find",
-      "/",
-      "-xdev",
-      "-path",
-      "/proc",
-      "-prune",
-      "-o",
-      "-iname",
-      "*saguin*",
-      "-print",
-    );
-    return found.split("\n").filter((path) => path !== "" && !path.startsWith("/tmp/")).sort();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await Deno.remove(this.directory, { recursive: true });
-  }
-}
 
 /** The same package under a later version, as an upgrade would bring it. */
 async function laterPackage(debian: Debian): Promise<string> {
@@ -105,6 +36,13 @@ async function laterPackage(debian: Debian): Promise<string> {
   return "/tmp/later.deb";
 }
 
+/** Everything in there that has the package's name, but for what the test itself puts into /tmp. */
+async function traces(debian: Debian): Promise<string[]> {
+  const command = ["find", "/", "-xdev", "-path", "/proc", "-prune", "-o", "-iname", "*saguin*"];
+  const found = await debian.run(...command, "-print");
+  return found.split("\n").filter((path) => path !== "" && !path.startsWith("/tmp/")).sort();
+}
+
 /** What a unit says under a name. */
 function setting(unit: string, name: string): string {
   const found = new RegExp(`^${name}=(.*)$`, "m").exec(unit);
@@ -117,36 +55,18 @@ async function served(debian: Debian, port: number, use: () => Promise<void>): P
   const unit = debian.read("/usr/lib/systemd/system/saguin.service");
   const cache = `/var/cache/${setting(unit, "CacheDirectory")}`;
   await debian.run("install", "-d", "-o", "saguin", "-g", "saguin", cache);
+  const user = setting(unit, "User");
   const command = setting(unit, "ExecStart").split(" ");
-  const child = debian.start(command, setting(unit, "User"), { CACHE_DIRECTORY: cache });
-  const ended = child.output();
-  let gone = false;
-  ended.then(() => gone = true);
-  try {
-    await until("the broker to answer", async () => {
-      if (gone) throw new Error(new TextDecoder().decode((await ended).stderr));
-      try {
-        using client = await WireClient.connected(port, { clientId: "first" });
-        await client.disconnect();
-        return true;
-      } catch (error) {
-        if (error instanceof ConnectionEnded) return false;
-        if (error instanceof Deno.errors.ConnectionRefused) return false;
-        throw error;
-      }
-    }, START_MS);
-    await use();
-    child.kill("SIGTERM");
-    assert.equal((await within("the broker's end", ended, STOP_MS)).code, 0);
-  } finally {
-    if (!gone) child.kill("SIGKILL");
-    await ended;
-  }
+  await debian.serve(
+    { command, user: `${user}:${user}`, env: { CACHE_DIRECTORY: cache } },
+    port,
+    use,
+  );
 }
 
 Deno.test("a Debian package installs, starts, upgrades and purges cleanly", async () => {
   await using debian = await Debian.unpack();
-  const before = await debian.traces();
+  const before = await traces(debian);
   Deno.copyFileSync(PACKAGE, debian.path("/tmp/saguin.deb"));
   const later = await laterPackage(debian);
   const port = freePort();
@@ -196,6 +116,6 @@ Deno.test("a Debian package installs, starts, upgrades and purges cleanly", asyn
   assert.ok(Deno.statSync(debian.path("/var/lib/saguin/saguin.db")).isFile);
   assert.throws(() => Deno.statSync(debian.path("/usr/lib/saguin")), Deno.errors.NotFound);
   await debian.run("dpkg", "--purge", "saguin");
-  assert.deepEqual(await debian.traces(), before);
+  assert.deepEqual(await traces(debian), before);
   assert.equal(await debian.run("find", "/", "-xdev", "-user", "saguin"), "");
 });
