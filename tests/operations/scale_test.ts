@@ -11,16 +11,29 @@ import { RecordingLink } from "../broker/rig.ts";
 const CHANNELS = 1_000;
 const SESSIONS = 10_000;
 const STRETCH_MS = 20;
-/** The best of some rounds: on a busy machine most of a long stretch is somebody else's. */
-const ROUNDS = 15;
+/** A collection of garbage may fall into any; the one in the middle is what a scrape costs. */
+const ROUNDS = 9;
+
+/**
+ * Processor time of this thread in ms, where Linux tells it: on a busy machine most of a long stretch is
+ * somebody else's. (What the runtime tells moves in steps of 10 ms.)
+ */
+function processorTime(): number {
+  try {
+    return Number(Deno.readTextFileSync("/proc/thread-self/schedstat").split(" ")[0]) / 1e6;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return performance.now();
+    throw error;
+  }
+}
 
 /** The longest time for which `work` held the loop, by a timer that wants to fire every turn. */
 async function longestStretch(work: () => Promise<unknown>): Promise<number> {
   let longest = 0;
-  let last = performance.now();
+  let last = processorTime();
   let done = false;
   const tick = () => {
-    const now = performance.now();
+    const now = processorTime();
     longest = Math.max(longest, now - last);
     last = now;
     if (!done) setTimeout(tick, 0);
@@ -86,6 +99,7 @@ Deno.test("05 8.3 a scrape of 1,000 channels and 10,000 sessions holds the event
     for (let round = 0; round < ROUNDS; round++) stretches.push(await longestStretch(work));
     stretches.sort((a, b) => a - b);
     console.log(`longest stretches: ${stretches.map((ms) => ms.toFixed(1)).join(", ")} ms`);
-    assert.ok(stretches[0] < STRETCH_MS, `the loop was held for ${stretches[0]} ms`);
+    const held = stretches[ROUNDS >> 1];
+    assert.ok(held < STRETCH_MS, `the loop was held for ${held} ms`);
   }
 });
