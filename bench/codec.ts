@@ -198,7 +198,7 @@ function encoding(
 function delivery(
   headers: Delivery["message"]["headers"],
   labels: Delivery["labels"],
-): (id: number) => Delivery {
+): () => Delivery {
   const message: Delivery["message"] = {
     messageId: "0190a1b2-c3d4-7e5f-8091-a2b3c4d5e6f7",
     topic: new TextDecoder().decode(new TextEncoder().encode(topicAt(1))),
@@ -213,12 +213,10 @@ function delivery(
     groupCopy: false,
     onlyFor: "",
   };
-  return (packetId) => ({
+  return () => ({
     message,
     qos: 1,
     retain: false,
-    dup: false,
-    packetId,
     identifiers: [],
     labels,
     expiry: undefined,
@@ -240,13 +238,23 @@ const LABELS: Delivery["labels"] = [
 ];
 
 const bare = delivery([], []);
-encoding("encode PUBLISH, MQTT 3.1.1", 4, (writer, id) => writer.publish(bare(id)), THEIR_PUBLISH);
-encoding("encode PUBLISH, MQTT 5", 5, (writer, id) => writer.publish(bare(id)), THEIR_PUBLISH);
+encoding(
+  "encode PUBLISH, MQTT 3.1.1",
+  4,
+  (writer, id) => writer.publish(bare(), id, false),
+  THEIR_PUBLISH,
+);
+encoding(
+  "encode PUBLISH, MQTT 5",
+  5,
+  (writer, id) => writer.publish(bare(), id, false),
+  THEIR_PUBLISH,
+);
 const labelled = delivery([["unit", "celsius"]], LABELS);
 encoding(
   "encode PUBLISH, MQTT 5, 4 User Properties",
   5,
-  (writer, id) => writer.publish(labelled(id)),
+  (writer, id) => writer.publish(labelled(), id, false),
   {
     ...THEIR_PUBLISH,
     properties: { userProperties: { ...Object.fromEntries(LABELS), unit: "celsius" } },

@@ -16,7 +16,7 @@ const HELP = `bench/fanout.ts [options]
   --contenders a,b,...     of ${CONTENDERS.map((c) => c.name).join(", ")}
   --window 256             messages between the publisher and the slowest subscriber
   --rounds 3               runs per contender and load, alternating
-  --seconds 1              measured per run, after half as long again
+  --seconds 1.5            measured per run, after half as long again
   --payload 128            bytes
   --level 4                protocol level; 5 leaves out contenders that only speak 3.1.1
   --smoke                  one short round of two loads, to see that everything runs`;
@@ -28,7 +28,7 @@ const { values } = parseArgs({
     contenders: { type: "string", default: "mosquitto,committed,memory,broadcast" },
     window: { type: "string", default: "256" },
     rounds: { type: "string", default: "3" },
-    seconds: { type: "string", default: "1" },
+    seconds: { type: "string", default: "1.5" },
     payload: { type: "string", default: "128" },
     level: { type: "string", default: "4" },
     smoke: { type: "boolean", default: false },

@@ -172,6 +172,8 @@ const runs = workers.map((worker) => worker.run());
 const failed = Promise.all([...runs, producer.run(() => {})]).then(() => {});
 await Promise.race([failed, Promise.all(workers.map(({ subscribed }) => subscribed))]);
 produce();
+// New workers are served on a tick, and a broker that has just started takes its time.
+while (done < workers.length) await after(20);
 await after(Number(values.warmup));
 const before = done;
 const cpuBefore = cpuMicroseconds();

@@ -67,10 +67,10 @@ export class Broker {
     const provider = (name: string): Provider => providers.get(name)!;
     this.#providers = providers;
     this.#sessionProvider = provider(configuration.session.storage);
-    const placements = placeChannels(configuration, provider, context);
+    const broadcast = new Broadcast();
+    const placements = placeChannels(configuration, provider, context, broadcast);
     this.#channels = placements.map(({ channel }) => channel);
     this.routes = new Routes(placements, context.limits);
-    const broadcast = new Broadcast();
     const sessionStore = this.#sessionProvider.sessions();
     this.#log = new BroadcastLog(
       this.#sessionProvider.append(BROADCAST_LOG),
@@ -367,7 +367,9 @@ function placeChannels(
   configuration: Configuration,
   provider: (name: string) => Provider,
   context: Context,
+  broadcast: Broadcast,
 ): Placement[] {
+  const subscribers = (topic: string) => broadcast.subscribers(topic);
   const appends = new Map<string, AppendChannel>();
   const placements: Placement[] = [];
   for (const channel of configuration.channels) {
@@ -375,7 +377,7 @@ function placeChannels(
     const home = provider(channel.storage);
     const store = home.append(channel.name);
     store.setMaxBytes(channel.maxBytes);
-    const made = new AppendChannel(channel.name, store, home, channel, context);
+    const made = new AppendChannel(channel.name, store, home, channel, context, subscribers);
     appends.set(channel.name, made);
     placements.push({
       channel: made,

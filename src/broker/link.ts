@@ -1,14 +1,14 @@
 import type { Headers, Message, QoS } from "../storage/record.ts";
 import type { ReasonCode } from "./reason.ts";
 
-/** One PUBLISH towards a client, before a front door turns it into bytes. */
+/**
+ * One PUBLISH towards a client, before a front door turns it into bytes. It is the same for all who are
+ * owed it alike, and may be shared by them; what differs is the packet identifier.
+ */
 export interface Delivery {
   readonly message: Message;
   readonly qos: QoS;
   readonly retain: boolean;
-  readonly dup: boolean;
-  /** 0 at QoS 0. */
-  readonly packetId: number;
   /** Subscription Identifiers of every matching subscription that has one. */
   readonly identifiers: readonly number[];
   /** The broker's own `saguin-*` User Properties, sent ahead of the publisher's. */
@@ -40,10 +40,10 @@ export interface ClientLink {
   /** Bytes sent and not yet taken by the socket. */
   readonly buffered: number;
   /**
-   * Sends a PUBLISH. False, with nothing sent, when it is larger than the client's Maximum Packet
-   * Size (D7).
+   * Sends a PUBLISH; `packetId` is 0 at QoS 0. False, with nothing sent, when it is larger than the
+   * client's Maximum Packet Size (D7).
    */
-  deliver(delivery: Delivery): boolean;
+  deliver(delivery: Delivery, packetId: number, dup: boolean): boolean;
   /** What `deliver` would answer, with nothing sent. */
   takes(delivery: Delivery): boolean;
   /** Sends a PUBREL; with a code when nothing is known of the exchange. */

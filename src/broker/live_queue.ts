@@ -90,7 +90,7 @@ export class LiveQueue implements Source {
     };
     // D7.2: a broadcast larger than this subscriber takes is dropped for it alone.
     const sent = qos === 0
-      ? session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false })
+      ? session.sendUnacknowledged(delivery)
       : session.send(this, 0, 0, delivery, bytes) !== undefined;
     if (sent) context.counters.delivered++;
     else context.counters.sessionDeliveriesDropped.add("too_large");

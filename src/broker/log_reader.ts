@@ -3,6 +3,7 @@ import { NO_HEADERS } from "../storage/record.ts";
 import type { Context } from "./context.ts";
 import type { DropCause } from "./counters.ts";
 import { isExpired, remainingExpiry } from "./delivery.ts";
+import type { Delivery } from "./link.ts";
 import type { BroadcastLog, Debt } from "./log.ts";
 import { LogPages } from "./log_pages.ts";
 import { LogWindow } from "./log_window.ts";
@@ -149,13 +150,11 @@ export class LogReader implements Source, Debt {
 
   #handUnacknowledged(
     owed: Owed,
-    delivery: Parameters<Session["sendUnacknowledged"]>[0] extends infer D
-      ? Omit<D, "packetId" | "dup">
-      : never,
+    delivery: Delivery,
   ): Outcome {
     // Nothing overtakes what waits for its identifier to be stored.
     if (this.window.storing) return "later";
-    const sent = this.session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false });
+    const sent = this.session.sendUnacknowledged(delivery);
     if (sent) this.#context.counters.delivered++;
     this.#take();
     this.#let(owed, sent ? undefined : "too_large");

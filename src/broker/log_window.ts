@@ -43,7 +43,7 @@ export interface Handing {
   readonly offset: Offset;
   /** `recordSize` of the message. */
   readonly bytes: number;
-  readonly delivery: Omit<Delivery, "packetId" | "dup">;
+  readonly delivery: Delivery;
   readonly dup: boolean;
   /** Undefined for what the session's own subscriptions are owed. */
   readonly group: HandingGroup | undefined;
@@ -150,7 +150,7 @@ export class LogWindow implements WindowSource, Flushable {
     let entry: WindowEntry | undefined;
     if (first) {
       const { link } = session;
-      if (link !== undefined && !link.takes({ ...delivery, packetId, dup: false })) return false;
+      if (link !== undefined && !link.takes(delivery)) return false;
       entry = session.prepare(this, offset, delivery, bytes, packetId);
       this.#storing.push(entry);
     } else {

@@ -136,16 +136,18 @@ export class Restoration {
       qos: row.qos,
       state: row.state === "received" ? "released" : "sent",
       onWire: false,
+      dup: true,
       source: window,
       offset,
       era: 0,
       bytes: recordSize(message) + LOG_ENTRY_BYTES + ENTRY_BYTES,
+      order: 0,
+      older: undefined,
+      newer: undefined,
       delivery: {
         message,
         qos: row.qos,
         retain: false,
-        dup: true,
-        packetId: row.packetId,
         identifiers: [],
         // A channel's record keeps its identity through the log (invariant 8).
         labels: message.groupCopy

@@ -98,7 +98,7 @@ export class RetainedPass implements Source {
   ): void {
     const { session, context } = this;
     const sent = delivery.qos === 0
-      ? session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false })
+      ? session.sendUnacknowledged(delivery)
       : session.send(this, record.offset, 0, delivery, bytes) !== undefined;
     if (sent && delivery.qos > 0) this.#onWire++;
     if (sent) context.counters.delivered++;

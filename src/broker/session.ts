@@ -296,7 +296,7 @@ export class Session {
 
   /** Sends at QoS 0. False: larger than the client takes. */
   sendUnacknowledged(delivery: Delivery): boolean {
-    return this.link === undefined || this.link.deliver(delivery);
+    return this.link === undefined || this.link.deliver(delivery, 0, false);
   }
 
   /**
@@ -307,23 +307,26 @@ export class Session {
     source: WindowSource,
     offset: Offset,
     era: number,
-    delivery: Omit<Delivery, "packetId" | "dup">,
+    delivery: Delivery,
     bytes: number,
     packetId = this.window.nextId(),
     dup = false,
   ): WindowEntry | undefined {
-    const sent: Delivery = { ...delivery, packetId, dup };
-    if (this.link !== undefined && !this.link.deliver(sent)) return undefined;
+    if (this.link !== undefined && !this.link.deliver(delivery, packetId, dup)) return undefined;
     const entry: WindowEntry = {
       packetId,
       qos: delivery.qos === 2 ? 2 : 1,
       state: "sent",
       onWire: this.link !== undefined,
+      dup,
       source,
       offset,
       era,
-      delivery: sent,
+      delivery,
       bytes: bytes + ENTRY_BYTES,
+      order: 0,
+      older: undefined,
+      newer: undefined,
     };
     this.window.add(entry);
     return entry;
@@ -333,7 +336,7 @@ export class Session {
   prepare(
     source: WindowSource,
     offset: Offset,
-    delivery: Omit<Delivery, "packetId" | "dup">,
+    delivery: Delivery,
     bytes: number,
     packetId: number,
   ): WindowEntry {
@@ -342,11 +345,15 @@ export class Session {
       qos: delivery.qos === 2 ? 2 : 1,
       state: "storing",
       onWire: false,
+      dup: false,
       source,
       offset,
       era: 0,
-      delivery: { ...delivery, packetId, dup: false },
+      delivery,
       bytes: bytes + ENTRY_BYTES,
+      order: 0,
+      older: undefined,
+      newer: undefined,
     };
     this.window.add(entry);
     return entry;
@@ -358,7 +365,7 @@ export class Session {
    */
   sendStored(entry: WindowEntry): boolean {
     if (this.link !== undefined) {
-      if (!this.link.deliver(entry.delivery)) return false;
+      if (!this.link.deliver(entry.delivery, entry.packetId, entry.dup)) return false;
       this.window.sent(entry);
     }
     entry.state = "sent";
@@ -428,7 +435,7 @@ export class Session {
     this.link = link;
     this.level = link.level;
     this.#resends = [];
-    for (const entry of [...this.window.entries()]) {
+    for (const entry of this.window.entries()) {
       if (entry.state === "storing") continue;
       if (!entry.source.resend(entry)) this.window.remove(entry);
       else if (entry.state === "sent") this.#resends.push(entry);
@@ -448,7 +455,7 @@ export class Session {
     while (this.#resends.length > 0 && this.link !== undefined && this.window.mayResend) {
       const entry = this.#resends.pop()!;
       if (this.window.get(entry.packetId) !== entry) continue;
-      if (this.link.deliver(entry.delivery)) {
+      if (this.link.deliver(entry.delivery, entry.packetId, entry.dup)) {
         this.window.sent(entry);
       } else if (entry.source.neverSkips) return this.#tooLarge(entry);
       else {
@@ -483,9 +490,6 @@ export class Session {
     this.link = undefined;
     this.#resends = [];
     this.#waiting.clear();
-    for (const entry of this.window.entries()) {
-      if (entry.onWire && !entry.delivery.dup) entry.delivery = { ...entry.delivery, dup: true };
-    }
     this.window.detach();
     for (const source of this.#sources) source.detached?.();
   }

@@ -20,6 +20,9 @@ interface TopicGrants {
   readonly own: Grant | undefined;
 }
 
+/** One for all, so that deliveries that are alike are seen to be. */
+const NO_IDENTIFIERS: readonly number[] = [];
+
 /** Topics whose grant is remembered; publishers repeat topics. */
 const CACHED_TOPICS = 1_024;
 
@@ -122,6 +125,12 @@ export class SessionFilters {
       if (this.#several?.has(subscription.filter)) several = true;
     }
     if (qos === 2 && this.deniesExactlyOnce()) qos = 1;
-    return qos === undefined ? undefined : { qos, retainAsPublished, identifiers, several };
+    if (qos === undefined) return undefined;
+    return {
+      qos,
+      retainAsPublished,
+      identifiers: identifiers.length === 0 ? NO_IDENTIFIERS : identifiers,
+      several,
+    };
   }
 }

@@ -98,6 +98,7 @@ export class Sweeps {
     for (const { channel, bytes } of this.#appends) {
       if (bytes === undefined || channel.store.bytes() <= bytes) continue;
       await this.#sweep(channel, "size", () => channel.store.trim(0n, bytes));
+      channel.trimmed();
     }
   }
 
@@ -110,6 +111,7 @@ export class Sweeps {
         "age",
         () => channel.store.trim(now - fromMilliseconds(periodMs), undefined),
       );
+      channel.trimmed();
     }
     for (const channel of this.channels) {
       if (channel.kind !== "append") await this.#guard(channel.name, () => channel.sweep(now));

@@ -441,9 +441,9 @@ export class MqttConnection implements Requester {
     return this.#output.buffered;
   }
 
-  deliver(delivery: Delivery): boolean {
+  deliver(delivery: Delivery, packetId: number, dup: boolean): boolean {
     if (this.#state !== "connected") return true;
-    if (!this.#output.packets.publish(delivery)) return false;
+    if (!this.#output.packets.publish(delivery, packetId, dup)) return false;
     this.#output.schedule();
     return true;
   }

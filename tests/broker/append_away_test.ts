@@ -21,12 +21,13 @@ function channelOf(rig: Rig) {
       return Promise.resolve({ ...window, belowFloor: false });
     },
   } as unknown as AppendStore;
-  const channel = new AppendChannel(
+  const channel: AppendChannel = new AppendChannel(
     "log",
     store,
     {} as Provider,
     { start: "floor" },
     rig.context,
+    () => [...channel.consumers.keys()],
   );
   return { channel, reads };
 }

@@ -38,8 +38,20 @@ class ControlRig extends Rig {
 
   #start(): void {
     const { provider, context } = this;
-    const append = (name: string) =>
-      new AppendChannel(name, provider.append(name), provider, { start: "floor" }, context);
+    const append = (name: string) => {
+      const policy = { start: "floor" } as const;
+      const readers = () => [...channel.consumers.keys()];
+      const store = provider.append(name);
+      const channel: AppendChannel = new AppendChannel(
+        name,
+        store,
+        provider,
+        policy,
+        context,
+        readers,
+      );
+      return channel;
+    };
     this.events = append("events");
     const letters = append("work__dlq");
     const keep = { retentionPeriodMs: 60_000, deletionRetentionPeriodMs: undefined };

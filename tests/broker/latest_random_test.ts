@@ -19,9 +19,9 @@ class WatchedLink extends RecordingLink {
     super();
   }
 
-  override deliver(delivery: Delivery): boolean {
+  override deliver(delivery: Delivery, packetId: number, dup: boolean): boolean {
     this.watch(delivery);
-    return super.deliver(delivery);
+    return super.deliver(delivery, packetId, dup);
   }
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { AppendChannel } from "../../src/broker/channels/append.ts";
 import { QueueChannel, type QueuePolicy } from "../../src/broker/channels/queue.ts";
-import type { Delivery } from "../../src/broker/link.ts";
+import type { Sent } from "../support/generate_deliveries.ts";
 import type { Session } from "../../src/broker/session.ts";
 import { StorageFailure } from "../../src/storage/contract.ts";
 import type { Message, StoredRecord } from "../../src/storage/record.ts";
@@ -25,7 +25,9 @@ class QueueRig extends Rig {
   start(policy: Partial<QueuePolicy> = {}, filter = "jobs/#"): void {
     const { provider, context } = this;
     const store = provider.append("jobs__dlq");
-    this.letters = new AppendChannel("jobs__dlq", store, provider, { start: "floor" }, context);
+    const start = { start: "floor" } as const;
+    const readers = () => [...this.letters.consumers.keys()];
+    this.letters = new AppendChannel("jobs__dlq", store, provider, start, context, readers);
     this.queue = new QueueChannel(
       "jobs",
       provider.queue("jobs"),
@@ -63,12 +65,12 @@ class QueueRig extends Rig {
     return session;
   }
 
-  async answer(session: Session, offer: Delivery, verdict: string): Promise<void> {
+  async answer(session: Session, offer: Sent, verdict: string): Promise<void> {
     await this.queue.answer(session, offer.reply!.correlationData, bytes(verdict));
     await quiet();
   }
 
-  async puback(session: Session, offer: Delivery): Promise<void> {
+  async puback(session: Session, offer: Sent): Promise<void> {
     session.onPuback(offer.packetId);
     await this.queue.settled();
   }
@@ -93,13 +95,13 @@ function offered(session: Session): string[] {
   return linkOf(session).deliveries.map(({ message }) => text(message.payload));
 }
 
-function last(session: Session): Delivery {
+function last(session: Session): Sent {
   const { deliveries } = linkOf(session);
   assert.ok(deliveries.length > 0, "nothing was offered");
   return deliveries[deliveries.length - 1];
 }
 
-function labels({ labels }: Delivery): Map<string, string> {
+function labels({ labels }: Sent): Map<string, string> {
   return new Map(labels);
 }
 
@@ -335,7 +337,7 @@ Deno.test("06 section 6 no offer goes out after a leave that overtook it", async
 
 // ----------------------------------------------------------------------------------------- answers
 
-Deno.test("D14.9 every attempt has a Delivery ID of its own, and D14.3 the old one is dead", async () => {
+Deno.test("D14.9 every attempt has a Sent ID of its own, and D14.3 the old one is dead", async () => {
   const rig = await QueueRig.open();
   rig.publish("a");
   const worker = rig.worker("w");
@@ -476,7 +478,7 @@ Deno.test("D14.1 the visibility timeout starts at PUBACK, and without one there 
   assert.equal(labels(last(worker)).get("saguin-attempt"), "2");
   assert.equal(rig.queue.statistics.redelivered, 1);
   await rig.answer(worker, dead, "ack");
-  assert.equal(rig.queue.store.depth(), 1, "D14.3: its Delivery ID died with the lease");
+  assert.equal(rig.queue.store.depth(), 1, "D14.3: its Sent ID died with the lease");
 });
 
 Deno.test("D14.19 a connection's end returns its jobs at once, unspent without PUBACK or answer", async () => {

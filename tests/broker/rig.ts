@@ -1,5 +1,6 @@
 /** The broker core's parts over a memory provider, with a clock that stands still and links that record. */
 import type { Limits } from "../../src/config/configuration.ts";
+import type { Sent } from "../support/generate_deliveries.ts";
 import { type Clock, fromMilliseconds, type Nanoseconds } from "../../src/platform/clock.ts";
 import type { Log, LogFields } from "../../src/platform/log.ts";
 import type { Timer, Timers } from "../../src/platform/timers.ts";
@@ -92,17 +93,17 @@ export class RecordingLink implements ClientLink {
   readonly listener = "tcp";
   readonly address = "127.0.0.1:1";
   buffered = 0;
-  readonly deliveries: Delivery[] = [];
+  readonly deliveries: Sent[] = [];
   readonly released: number[] = [];
   ended: Ending | undefined;
 
   /** `largest`: the client's Maximum Packet Size, here of a message. */
   constructor(readonly level: 4 | 5 = 5, readonly largest = Infinity) {}
 
-  deliver(delivery: Delivery): boolean {
+  deliver(delivery: Delivery, packetId: number, dup: boolean): boolean {
     if (this.ended !== undefined) return true;
     if (recordSize(delivery.message) > this.largest) return false;
-    this.deliveries.push(delivery);
+    this.deliveries.push({ ...delivery, packetId, dup });
     return true;
   }
 

@@ -1,12 +1,24 @@
 /** Deliveries by chance: what the broker asks of a connection, and the PUBLISH a client must see. */
 import type { Delivery } from "../../src/broker/link.ts";
+import type { PacketWriter } from "../../src/mqtt/codec/encode.ts";
 import type { Headers, QoS } from "../../src/storage/record.ts";
 import { generateText, generateTopic, present } from "./generate_packets.ts";
 import type { Level, ServerPacket } from "./mqtt_bytes.ts";
 import type { Random } from "./random.ts";
 
+/** A delivery as it goes to one client. */
+export interface Sent extends Delivery {
+  readonly packetId: number;
+  readonly dup: boolean;
+}
+
+/** Writes it; false when it is larger than the client takes. */
+export function put(writer: PacketWriter, sent: Sent): boolean {
+  return writer.publish(sent, sent.packetId, sent.dup);
+}
+
 export interface GeneratedDelivery {
-  readonly delivery: Delivery;
+  readonly delivery: Sent;
   readonly packet: ServerPacket & { type: "publish" };
 }
 
@@ -29,7 +41,7 @@ function payload(random: Random): Uint8Array {
 
 export function generateDelivery(random: Random, level: Level): GeneratedDelivery {
   const qos = random.below(3) as QoS;
-  const delivery: Delivery = {
+  const delivery: Sent = {
     message: {
       messageId: "id",
       topic: generateTopic(random),
@@ -68,7 +80,7 @@ export function generateDelivery(random: Random, level: Level): GeneratedDeliver
 }
 
 /** The PUBLISH that `delivery` is to a client of that level. */
-function expectedPublish(delivery: Delivery, level: Level): ServerPacket & { type: "publish" } {
+function expectedPublish(delivery: Sent, level: Level): ServerPacket & { type: "publish" } {
   const { message, qos, retain, dup, packetId, reply } = delivery;
   const { topic } = message;
   const userProperties = [...delivery.labels, ...message.headers];

@@ -14,6 +14,7 @@ import {
 import type { Context } from "../context.ts";
 import type { Flushable } from "../drain.ts";
 import { channelExpiry, channelLabels } from "../delivery.ts";
+import type { Delivery } from "../link.ts";
 import { Reason } from "../reason.ts";
 import { type Grant, QUANTUM, type Session, type Source } from "../session.ts";
 import type { WindowEntry } from "../window.ts";
@@ -42,20 +43,73 @@ export class AppendChannel {
   positionsLost = 0;
   readonly tail = new Tail();
   readonly #consumers = new Map<Session, AppendConsumer>();
+  #end: Offset;
+  /** What was delivered last: whoever is owed the same record alike shares it. */
+  #last: { readonly delivery: Delivery; readonly labels: Labels } | undefined;
 
+  /** `subscribers`: sessions with a filter that a topic matches. */
   constructor(
     readonly name: string,
     readonly store: AppendStore,
     readonly provider: Provider,
     readonly policy: AppendPolicy,
     private readonly context: Context,
-  ) {}
+    private readonly subscribers: (topic: string) => readonly Session[],
+  ) {
+    this.#end = store.next();
+  }
 
-  /** A committed record, in offset order: caught-up consumers get it from hand (S118). */
+  /** The offset after the newest record that consumers were told of. */
+  get end(): Offset {
+    return this.#end;
+  }
+
+  /**
+   * A committed record, in offset order: caught-up consumers whose filters it matches get it from hand
+   * (S118); it is nothing to the others, however many they are.
+   */
   recorded(offset: Offset, message: Message): void {
+    this.#end = offset + 1;
     if (this.#consumers.size === 0) return;
     const record = this.tail.push(offset, message);
-    for (const consumer of this.#consumers.values()) consumer.recorded(record);
+    const bytes = recordSize(record.message);
+    for (const session of this.subscribers(message.topic)) {
+      this.#consumers.get(session)?.recorded(record, bytes);
+    }
+  }
+
+  /** Retention removed records: no position of a reader that follows may be stored below the floor. */
+  trimmed(): void {
+    const floor = this.store.floor();
+    for (const consumer of this.#consumers.values()) consumer.trimmed(floor);
+  }
+
+  /** The delivery of `record`; made once for all who are owed it alike in a row. */
+  delivery(record: StoredRecord, grant: Grant, qos: 0 | 1 | 2, level: 4 | 5): Delivery {
+    const { message } = record;
+    const labels = level === 4 ? "none" : grant.several ? "with channel" : "plain";
+    const retain = grant.retainAsPublished && message.retain;
+    const last = this.#last;
+    if (last !== undefined && last.labels === labels) {
+      const { delivery } = last;
+      const alike = delivery.message === message && delivery.qos === qos &&
+        delivery.retain === retain && delivery.identifiers === grant.identifiers;
+      if (alike) return delivery;
+    }
+    const expires = level === 5 && message.properties.messageExpiry !== undefined;
+    const delivery: Delivery = {
+      message,
+      qos,
+      retain,
+      identifiers: grant.identifiers,
+      labels: labels === "none"
+        ? NO_HEADERS
+        : channelLabels(record, grant.several ? this.name : undefined, undefined),
+      expiry: expires ? channelExpiry(message, this.context.clock.wall()) : undefined,
+    };
+    // What is left of an expiry is another at every look.
+    this.#last = expires ? undefined : { delivery, labels };
+    return delivery;
   }
 
   /** Retention passed the position of a session that reads here. */
@@ -103,6 +157,7 @@ export class AppendChannel {
         this,
         session,
         fromNow ? this.store.next() : stored ?? this.start,
+        stored ?? 0,
         this.context,
       );
       this.#consumers.set(session, consumer);
@@ -119,30 +174,37 @@ export class AppendChannel {
     consumer.close();
     session.removeSource(consumer);
     this.#consumers.delete(session);
-    if (this.#consumers.size === 0) this.tail.clear();
+    if (this.#consumers.size > 0) return;
+    this.tail.clear();
+    this.#last = undefined;
   }
 }
 
-/** A record on the wire, in offset order; `done` once it is acknowledged. */
-interface Outstanding {
-  readonly offset: Offset;
-  done: boolean;
-}
+/** Which labels of the broker's own a delivery carries. */
+type Labels = "none" | "plain" | "with channel";
 
 /**
  * One session's reading of one append channel. Two cursors (D11.16): `#next`, the lowest offset not
  * handed over, and `position`, the lowest not acknowledged, which is what is stored.
+ *
+ * A consumer that has everything follows: it stands at the channel's end without being told of records
+ * that its filters do not match. What it stepped over that way is stored with its next acknowledgement,
+ * when its connection ends, or when retention comes near (`trimmed`): one that was killed before reads
+ * the same records again and steps over them again.
  */
 export class AppendConsumer implements Source, Flushable {
   readonly neverSkips = true;
-  #next: Offset;
+  /** Where it stands while it does not follow. */
+  #at: Offset;
+  #following = false;
   #era = 0;
   #reading = false;
   #closed = false;
   #paused = false;
-  #outstanding: Outstanding[] = [];
-  #outstandingHead = 0;
-  /** Records read and not yet handed over, from `#next` on. */
+  /** What is on the wire in this era, in offset order. */
+  #oldest: WindowEntry | undefined;
+  #newest: WindowEntry | undefined;
+  /** Records read and not yet handed over. */
   #batch: readonly StoredRecord[] = [];
   #batchAt = 0;
   #savedPosition: Offset;
@@ -155,17 +217,39 @@ export class AppendConsumer implements Source, Flushable {
     readonly channel: AppendChannel,
     readonly session: Session,
     start: Offset,
+    saved: Offset,
     private readonly context: Context,
   ) {
-    this.#next = start;
-    this.#savedPosition = 0;
+    this.#at = start;
+    this.#savedPosition = saved;
   }
 
   /** Lowest offset not acknowledged (D11.12). */
   get position(): Offset {
-    return this.#outstandingHead < this.#outstanding.length
-      ? this.#outstanding[this.#outstandingHead].offset
-      : this.#next;
+    return this.#oldest?.offset ?? this.#next;
+  }
+
+  /** Lowest offset not handed over. */
+  get #next(): Offset {
+    return this.#following ? this.channel.end : this.#at;
+  }
+
+  set #next(offset: Offset) {
+    this.#following = false;
+    this.#at = offset;
+  }
+
+  /** Nothing is left that it was not told of: it stands at the end until it is told otherwise. */
+  #follow(): void {
+    if (this.#at < this.channel.end || this.#paused || this.session.link === undefined) return;
+    this.#following = this.#at === this.channel.end;
+    if (this.#batch.length > 0) this.#dropBatch();
+  }
+
+  /** It stands where the end is now. */
+  #standStill(): void {
+    this.#at = this.#next;
+    this.#following = false;
   }
 
   /** True when a changed position waits to be written. */
@@ -185,11 +269,23 @@ export class AppendConsumer implements Source, Flushable {
 
   // ----------------------------------------------------------------------------------- delivering
 
-  /** A record was committed; taken only by a consumer that stands exactly there (S18). */
-  recorded(record: StoredRecord): void {
+  /**
+   * A record that its filters match was committed, `bytes` its `recordSize`; taken only by a consumer
+   * that stands exactly there (S18).
+   */
+  recorded(record: StoredRecord, bytes: number): void {
     if (this.#paused || this.#reading) return;
-    if (record.offset !== this.#next || !this.session.canSend()) return this.session.wait(this);
-    if (!this.#hand(record)) this.session.wait(this);
+    if (this.#following) this.#next = record.offset;
+    else if (record.offset < this.#at) return;
+    if (record.offset !== this.#at || !this.session.canSend() || !this.#hand(record, bytes)) {
+      return this.session.wait(this);
+    }
+    this.#follow();
+  }
+
+  /** Retention removed what is below `floor`. */
+  trimmed(floor: Offset): void {
+    if (this.#following && this.#savedPosition < floor) this.touch();
   }
 
   /**
@@ -197,6 +293,7 @@ export class AppendConsumer implements Source, Flushable {
    * belongs to the session, not to a subscription (06 section 9).
    */
   pause(): void {
+    this.#standStill();
     this.#paused = true;
   }
 
@@ -212,14 +309,13 @@ export class AppendConsumer implements Source, Flushable {
       if (this.#closed || this.#reading || !this.session.canSend()) break;
       const record = this.#inHand();
       if (record === undefined) {
-        if (this.#next < this.channel.store.next()) this.#read();
+        if (this.#next < this.channel.end) this.#read();
+        else this.#follow();
         return;
       }
-      if (!this.#hand(record)) break;
+      if (!this.#hand(record, recordSize(record.message))) break;
     }
-    if (!this.#closed && !this.#reading && this.#next < this.channel.store.next()) {
-      this.session.wait(this);
-    }
+    if (!this.#closed && !this.#reading && this.#next < this.channel.end) this.session.wait(this);
   }
 
   #inHand(): StoredRecord | undefined {
@@ -240,10 +336,12 @@ export class AppendConsumer implements Source, Flushable {
   /** Sessions that are away hold no records: there may be any number of them. */
   detached(): void {
     this.#dropBatch();
+    this.#standStill();
+    if (this.position !== this.#savedPosition) this.#dirty = true;
   }
 
   /** Hands `record` over, or steps over it. False: no room, it stays next. */
-  #hand(record: StoredRecord): boolean {
+  #hand(record: StoredRecord, bytes: number): boolean {
     const grant = this.session.grant(record.message);
     if (grant === undefined) {
       this.#stepTo(record.offset + 1);
@@ -251,18 +349,17 @@ export class AppendConsumer implements Source, Flushable {
     }
     if (!this.session.mayRead(record.message.topic, this.channel.name)) return this.#hold(record);
     const qos = Math.min(grant.qos, record.message.qos) as 0 | 1 | 2;
-    const bytes = recordSize(record.message);
     if (qos === 0 ? !this.session.resent() : !this.session.fits(bytes)) return false;
-    const delivery = this.#delivery(record, grant, qos);
+    const delivery = this.channel.delivery(record, grant, qos, this.session.level);
     if (qos === 0) {
-      if (!this.session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false })) {
+      if (!this.session.sendUnacknowledged(delivery)) {
         return this.#tooLarge(record);
       }
       this.#stepTo(record.offset + 1);
     } else {
       const entry = this.session.send(this, record.offset, this.#era, delivery, bytes);
       if (entry === undefined) return this.#tooLarge(record);
-      this.#outstanding.push({ offset: record.offset, done: false });
+      this.#sent(entry);
       this.#next = record.offset + 1;
     }
     this.context.counters.delivered++;
@@ -282,23 +379,6 @@ export class AppendConsumer implements Source, Flushable {
       });
     }
     return false;
-  }
-
-  #delivery(record: StoredRecord, grant: Grant, qos: 0 | 1 | 2) {
-    const { session, channel, context } = this;
-    const readsLabels = session.level === 5;
-    return {
-      message: record.message,
-      qos,
-      retain: grant.retainAsPublished && record.message.retain,
-      identifiers: grant.identifiers,
-      labels: readsLabels
-        ? channelLabels(record, grant.several ? channel.name : undefined, undefined)
-        : NO_HEADERS,
-      expiry: readsLabels && record.message.properties.messageExpiry !== undefined
-        ? channelExpiry(record.message, context.clock.wall())
-        : undefined,
-    };
   }
 
   /** D7.1: never skipped, so the client is told and the position stays. */
@@ -335,7 +415,7 @@ export class AppendConsumer implements Source, Flushable {
         this.#batch = window.records;
         this.#batchAt = 0;
         // A reserved or damaged stretch that holds nothing must not be read for ever.
-        if (window.records.length === 0 && from < channel.store.next()) {
+        if (window.records.length === 0 && from < channel.end) {
           if (from < window.floor) this.#overtaken(window.floor);
           else {return this.#retryLater(
               "a channel read came back empty below its next offset",
@@ -380,20 +460,35 @@ export class AppendConsumer implements Source, Flushable {
 
   acknowledged(entry: WindowEntry): void {
     if (entry.era !== this.#era) return;
-    const outstanding = this.#outstanding;
-    // Clients acknowledge in order; the head is nearly always the one.
-    let at = this.#outstandingHead;
-    while (at < outstanding.length && outstanding[at].offset !== entry.offset) at++;
-    if (at === outstanding.length) return;
-    outstanding[at].done = true;
-    while (this.#outstandingHead < outstanding.length && outstanding[this.#outstandingHead].done) {
-      this.#outstandingHead++;
-    }
-    if (this.#outstandingHead > 1_024 || this.#outstandingHead === outstanding.length) {
-      this.#outstanding = outstanding.slice(this.#outstandingHead);
-      this.#outstandingHead = 0;
-    }
+    const { older, newer } = entry;
+    // What was given back for a second sending is not among them any more.
+    if (older === undefined && this.#oldest !== entry) return;
+    if (older === undefined) this.#oldest = newer;
+    else older.newer = newer;
+    if (newer === undefined) this.#newest = older;
+    else newer.older = older;
+    entry.older = undefined;
+    entry.newer = undefined;
     this.touch();
+  }
+
+  #sent(entry: WindowEntry): void {
+    entry.older = this.#newest;
+    if (this.#newest === undefined) this.#oldest = entry;
+    else this.#newest.newer = entry;
+    this.#newest = entry;
+  }
+
+  /** Nothing from `offset` on is on the wire any more, as far as the position goes. */
+  #forget(offset: Offset): void {
+    while (this.#newest !== undefined && this.#newest.offset >= offset) {
+      const entry: WindowEntry = this.#newest;
+      this.#newest = entry.older;
+      entry.older = undefined;
+      entry.newer = undefined;
+    }
+    if (this.#newest === undefined) this.#oldest = undefined;
+    else this.#newest.newer = undefined;
   }
 
   received(_entry: WindowEntry, proceed: () => void): void {
@@ -411,18 +506,14 @@ export class AppendConsumer implements Source, Flushable {
   /** From `offset` on everything is delivered anew, once the record there may be read. */
   #stepBack(offset: Offset): void {
     this.#next = offset;
-    this.#outstanding = this.#outstanding
-      .slice(this.#outstandingHead)
-      .filter((outstanding) => outstanding.offset < offset);
-    this.#outstandingHead = 0;
+    this.#forget(offset);
     this.#dropBatch();
   }
 
   /** Moves the reader to `offset`; what is on the wire belongs to a closed era now (D12.13). */
   seek(offset: Offset): void {
     this.#era++;
-    this.#outstanding = [];
-    this.#outstandingHead = 0;
+    this.#forget(0);
     this.#dropBatch();
     this.session.dropUnsent(this);
     this.#stepTo(offset);
@@ -476,7 +567,6 @@ export class AppendConsumer implements Source, Flushable {
     this.#closed = true;
     this.context.drain.remove(this);
     this.#dropBatch();
-    this.#outstanding = [];
-    this.#outstandingHead = 0;
+    this.#forget(0);
   }
 }

@@ -341,7 +341,7 @@ export class LatestView implements Source {
     if (qos === 0 ? !session.resent() : !session.fits(bytes)) return "blocked";
     const delivery = this.#delivery(record, grant, qos, retained);
     const sent = qos === 0
-      ? session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false })
+      ? session.sendUnacknowledged(delivery)
       : session.send(this, order, 0, delivery, bytes) !== undefined;
     if (!sent) {
       this.#tooLarge(record);

@@ -55,7 +55,7 @@ export interface WorkerEvents {
     offer: Offer,
     session: Session,
     deliveryId: string,
-  ): Omit<Delivery, "packetId" | "dup">;
+  ): Delivery;
   /** The session was resumed, or room was made in it. */
   roomMade(worker: Worker): void;
   /** PUBACK of a delivery, a dead one maybe. */

@@ -100,16 +100,18 @@ export function reply({ link }: ControlRequest, reply: Reply): boolean {
     groupCopy: false,
     onlyFor: "",
   };
-  return link.deliver({
-    message,
-    qos: 0,
-    retain: false,
-    dup: false,
-    packetId: 0,
-    identifiers: [],
-    labels: labels ?? NO_HEADERS,
-    expiry: undefined,
-  });
+  return link.deliver(
+    {
+      message,
+      qos: 0,
+      retain: false,
+      identifiers: [],
+      labels: labels ?? NO_HEADERS,
+      expiry: undefined,
+    },
+    0,
+    false,
+  );
 }
 
 /** Writes a reply, or says that the client takes nothing so large. */

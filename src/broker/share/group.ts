@@ -183,7 +183,7 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
     member: Member,
     message: Message,
     ofChannel: boolean,
-  ): Omit<Delivery, "packetId" | "dup"> {
+  ): Delivery {
     const expires = message.properties.messageExpiry !== undefined;
     const now = expires ? this.context.clock.wall() : 0n;
     return {
@@ -225,7 +225,7 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
   ): void {
     const delivery = this.#delivery(member, message, ofChannel);
     const { session } = member;
-    if (delivery.qos === 0) session.sendUnacknowledged({ ...delivery, packetId: 0, dup: false });
+    if (delivery.qos === 0) session.sendUnacknowledged(delivery);
     else session.send(member, offset, ofChannel ? 1 : 0, delivery, bytes);
     this.context.counters.delivered++;
   }

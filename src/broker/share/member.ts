@@ -47,9 +47,9 @@ export class Member implements Source {
   }
 
   /** Whether the delivery fits the client's Maximum Packet Size. */
-  takes(delivery: Omit<Delivery, "packetId" | "dup">): boolean {
+  takes(delivery: Delivery): boolean {
     const { link } = this.session;
-    return link !== undefined && link.takes({ ...delivery, packetId: 1, dup: false });
+    return link !== undefined && link.takes(delivery);
   }
 
   pump(): void {

@@ -95,16 +95,16 @@ export class PacketWriter {
    * PUBLISH (3.3). Labels go ahead of the publisher's User Properties, and a Response Topic with its
    * Correlation Data in `reply` stands for the publisher's. No Topic Alias is ever used.
    */
-  publish(delivery: Delivery): boolean {
+  publish(delivery: Delivery, packetId: number, dup: boolean): boolean {
     const remaining = this.#publishRemaining(delivery);
     const out = this.#out;
     const { payload, topic } = delivery.message;
     const shared = payload.length >= SHARED_PAYLOAD_BYTES;
-    const first = (PacketType.Publish << 4) | (delivery.dup ? 0x08 : 0) | (delivery.qos << 1) |
+    const first = (PacketType.Publish << 4) | (dup ? 0x08 : 0) | (delivery.qos << 1) |
       (delivery.retain ? 0x01 : 0);
     if (!this.#begin(first, remaining, shared ? payload.length : 0)) return false;
     out.text(topic);
-    if (delivery.qos !== 0) out.twoByteInteger(delivery.packetId);
+    if (delivery.qos !== 0) out.twoByteInteger(packetId);
     if (this.level === 5) {
       out.variableByteInteger(this.#propertiesSize);
       if (this.#propertiesSize > 0) writePublishProperties(out, delivery);

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
-import type { Delivery } from "../../../src/broker/link.ts";
 import { SHARED_PAYLOAD_BYTES } from "../../../src/mqtt/codec/output.ts";
 import { PacketWriter } from "../../../src/mqtt/codec/encode.ts";
 import { PAGE_BYTES, PagePool } from "../../../src/mqtt/codec/pages.ts";
 import type { Message } from "../../../src/storage/record.ts";
 import { hex, join, type Level, parseServerPackets } from "../../support/mqtt_bytes.ts";
-import { generateDelivery } from "../../support/generate_deliveries.ts";
+import { generateDelivery, put, type Sent } from "../../support/generate_deliveries.ts";
 import { seeded } from "../../support/random.ts";
 
 function writerAt(level: Level, maximumPacketSize?: number): PacketWriter {
@@ -30,7 +29,7 @@ function parsed(writer: PacketWriter) {
   return parseServerPackets(takeAll(writer), writer.level);
 }
 
-function delivery(message: Partial<Message>, rest: Partial<Delivery> = {}): Delivery {
+function delivery(message: Partial<Message>, rest: Partial<Sent> = {}): Sent {
   return {
     message: {
       messageId: "id",
@@ -95,7 +94,7 @@ Deno.test("[MQTT-3.2.2-6] a refusing CONNACK has no Session Present", () => {
 
 // ---------------------------------------------------------------------------------------- PUBLISH
 
-const FULL: Delivery = delivery({
+const FULL: Sent = delivery({
   topic: "a/größe",
   payload: hex("00 ff"),
   headers: [["k", "publisher"], ["k", "again"]],
@@ -118,7 +117,7 @@ const FULL: Delivery = delivery({
 
 Deno.test("3.3 a PUBLISH has the labels ahead of the publisher's User Properties", () => {
   const writer = writerAt(5);
-  assert.ok(writer.publish(FULL));
+  assert.ok(put(writer, FULL));
   assert.deepEqual(parsed(writer), [{
     type: "publish",
     dup: true,
@@ -141,7 +140,7 @@ Deno.test("3.3 a PUBLISH has the labels ahead of the publisher's User Properties
 
 Deno.test("D14.8 a queue offer's reply stands for the publisher's Response Topic", () => {
   const writer = writerAt(5);
-  writer.publish({ ...FULL, reply: { responseTopic: "$saguin/r", correlationData: hex("beef") } });
+  put(writer, { ...FULL, reply: { responseTopic: "$saguin/r", correlationData: hex("beef") } });
   const [publish] = parsed(writer);
   assert.ok(publish.type === "publish");
   assert.equal(publish.properties.responseTopic, "$saguin/r");
@@ -150,8 +149,8 @@ Deno.test("D14.8 a queue offer's reply stands for the publisher's Response Topic
 
 Deno.test("3.3 a PUBLISH sends a Message Expiry Interval only when the delivery has one", () => {
   const writer = writerAt(5);
-  writer.publish({ ...FULL, expiry: undefined });
-  writer.publish({ ...FULL, expiry: 0 });
+  put(writer, { ...FULL, expiry: undefined });
+  put(writer, { ...FULL, expiry: 0 });
   const [none, zero] = parsed(writer);
   assert.ok(none.type === "publish" && zero.type === "publish");
   assert.equal("messageExpiry" in none.properties, false);
@@ -160,8 +159,8 @@ Deno.test("3.3 a PUBLISH sends a Message Expiry Interval only when the delivery 
 
 Deno.test("3.1.1 3.3 a PUBLISH of MQTT 3.1.1 is topic, packet identifier and payload", () => {
   const writer = writerAt(4);
-  writer.publish({ ...FULL, qos: 1, dup: false, retain: false });
-  writer.publish(delivery({ payload: hex("2a") }));
+  put(writer, { ...FULL, qos: 1, dup: false, retain: false });
+  put(writer, delivery({ payload: hex("2a") }));
   assert.deepEqual(
     takeAll(writer),
     join(hex("32 0f 0009"), new TextEncoder().encode("a/größe"), hex("ffff 00ff 3004 0001 74 2a")),
@@ -178,7 +177,7 @@ Deno.test("3.3 generated deliveries come back whole, in one write, and publishSi
     for (let i = 0; i < 10; i++) {
       const { delivery, packet } = generateDelivery(random, level);
       size += writer.publishSize(delivery);
-      assert.ok(writer.publish(delivery));
+      assert.ok(put(writer, delivery));
       assert.equal(writer.length, size);
       expected.push(packet);
     }
@@ -203,7 +202,7 @@ Deno.test("1.5.4 strings on both sides of the ASCII fast path keep their bytes",
   ];
   for (const text of [...texts, "é".repeat(32767), "x".repeat(65535), "温".repeat(21845)]) {
     const writer = writerAt(5);
-    assert.ok(writer.publish(delivery({ headers: [[text, text]] })));
+    assert.ok(put(writer, delivery({ headers: [[text, text]] })));
     const [publish] = parsed(writer);
     assert.ok(publish.type === "publish");
     assert.deepEqual(publish.properties.userProperties, [[text, text]]);
@@ -213,7 +212,7 @@ Deno.test("1.5.4 strings on both sides of the ASCII fast path keep their bytes",
 Deno.test("1.5.4 a lone surrogate leaves as U+FFFD and the packet stays whole", () => {
   const writer = writerAt(5);
   const cut = ["\ud83c", "a\ud83c", "\udf21", "\ud83c\ud83c\udf21", "\ud83cx"];
-  for (const value of cut) writer.publish(delivery({ headers: [["k", value]] }));
+  for (const value of cut) put(writer, delivery({ headers: [["k", value]] }));
   const values = parsed(writer).map((p) =>
     p.type === "publish" && p.properties.userProperties?.[0][1]
   );
@@ -223,10 +222,10 @@ Deno.test("1.5.4 a lone surrogate leaves as U+FFFD and the packet stays whole", 
 Deno.test("1.5.4 a string that no length can express is a RangeError with nothing written", () => {
   const writer = writerAt(5);
   const long = "é".repeat(32768);
-  assert.throws(() => writer.publish(delivery({ topic: long })), RangeError);
-  assert.throws(() => writer.publish(delivery({ headers: [["k", long]] })), RangeError);
+  assert.throws(() => put(writer, delivery({ topic: long })), RangeError);
+  assert.throws(() => put(writer, delivery({ headers: [["k", long]] })), RangeError);
   const correlationData = new Uint8Array(65536);
-  assert.throws(() => writer.publish(delivery({ properties: { correlationData } })), RangeError);
+  assert.throws(() => put(writer, delivery({ properties: { correlationData } })), RangeError);
   assert.equal(writer.length, 0);
 });
 
@@ -234,10 +233,10 @@ Deno.test("[MQTT-3.1.2-24] a PUBLISH over the client's Maximum Packet Size is no
   for (const level of [4, 5] as const) {
     const size = writerAt(level).publishSize(FULL);
     const exact = writerAt(level, size);
-    assert.ok(exact.publish(FULL));
+    assert.ok(put(exact, FULL));
     assert.equal(exact.length, size);
     const small = writerAt(level, size - 1);
-    assert.equal(small.publish(FULL), false);
+    assert.equal(put(small, FULL), false);
     assert.equal(small.length, 0);
   }
 });
@@ -391,7 +390,7 @@ Deno.test("[MQTT-3.1.2-29] Request Problem Information 0 withholds Reason String
   writer.unsuback(1, [0x87], explanation);
   writer.disconnect(0x87, explanation);
   writer.connack({ sessionPresent: false, reasonCode: 0x87, ...explanation });
-  writer.publish(delivery({ headers: [["a", "b"]] }, { labels: [["c", "d"]] }));
+  put(writer, delivery({ headers: [["a", "b"]] }, { labels: [["c", "d"]] }));
   const packets = parsed(writer);
   const publish = packets.pop();
   for (const packet of packets) assert.deepEqual("properties" in packet && packet.properties, {});
@@ -441,7 +440,7 @@ Deno.test("a page in flight stays out of the pool, whatever is written and relea
   writer.puback(1);
   const inFlight = writer.take()!;
   for (let i = 0; i < PAGE_BYTES; i++) writer.puback(2); // more than a page: the output grows
-  writer.publish(delivery({ payload: new Uint8Array(SHARED_PAYLOAD_BYTES) }));
+  put(writer, delivery({ payload: new Uint8Array(SHARED_PAYLOAD_BYTES) }));
   for (let piece = writer.take(); piece !== undefined; piece = writer.take()) {
     if (piece.length === SHARED_PAYLOAD_BYTES) writer.release();
   }
@@ -462,7 +461,7 @@ Deno.test("only whole pages go back into the pool", () => {
 Deno.test("output grows past a page and keeps every byte", () => {
   const writer = writerAt(5);
   const payload = new Uint8Array(SHARED_PAYLOAD_BYTES - 1).fill(7);
-  for (let i = 0; i < 20; i++) writer.publish(delivery({ payload, topic: `t/${i}` }));
+  for (let i = 0; i < 20; i++) put(writer, delivery({ payload, topic: `t/${i}` }));
   const packets = parsed(writer);
   assert.equal(packets.length, 20);
   packets.forEach((packet, i) => {
@@ -476,7 +475,7 @@ Deno.test("a large payload is sent from where it lies, in its place among the ot
   const writer = writerAt(5);
   const payload = new Uint8Array(SHARED_PAYLOAD_BYTES).fill(9);
   writer.puback(1);
-  writer.publish(delivery({ payload, topic: "large" }));
+  put(writer, delivery({ payload, topic: "large" }));
   writer.puback(2);
   const size = writer.length;
   const pieces = [writer.take()!, writer.take()!, writer.take()!];
@@ -491,7 +490,7 @@ Deno.test("release never puts a shared payload into the pool, even one of a page
   const pages = new PagePool();
   const writer = new PacketWriter(pages);
   const payload = new Uint8Array(4 * PAGE_BYTES);
-  writer.publish(delivery({ payload }));
+  put(writer, delivery({ payload }));
   for (let piece = writer.take(); piece !== undefined; piece = writer.take()) writer.release();
   for (let i = 0; i < 3; i++) assert.notEqual(pages.take().buffer, payload.buffer);
 });

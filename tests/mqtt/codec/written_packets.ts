@@ -1,7 +1,7 @@
 /** Server packets by chance, written with our writer: what a client must read is returned. */
 import type { PacketWriter } from "../../../src/mqtt/codec/encode.ts";
 import type { Headers } from "../../../src/storage/record.ts";
-import { generateDelivery } from "../../support/generate_deliveries.ts";
+import { generateDelivery, put } from "../../support/generate_deliveries.ts";
 import { generateText, present } from "../../support/generate_packets.ts";
 import type { MqttProperties, ServerPacket } from "../../support/mqtt_bytes.ts";
 import type { Random } from "../../support/random.ts";
@@ -38,7 +38,7 @@ export function writeSomething(random: Random, writer: PacketWriter, last: boole
   switch (five && last && random.chance(0.5) ? 8 : random.below(8)) {
     case 0: {
       const { delivery, packet } = generateDelivery(random, level);
-      writer.publish(delivery);
+      put(writer, delivery);
       return packet;
     }
     case 1:
