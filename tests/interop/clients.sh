@@ -1,7 +1,7 @@
 #!/bin/sh
 # Puts the unmodified clients in place that the interop tests drive: Debian's mosquitto-clients,
 # mosquitto (for mosquitto_passwd, and as a reader of our password files), python3-paho-mqtt,
-# python3-pika, openssl, sqlite3 and strace, npm's mqtt and amqplib below .interop/. What is there is
+# python3-pika, openssl, sqlite3, curl and strace, npm's mqtt and amqplib below .interop/. What is there is
 # left alone; what cannot be installed is an error, never a reason to test less.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -14,6 +14,7 @@ command -v mosquitto_pub >/dev/null || missing="$missing mosquitto-clients"
 command -v mosquitto_passwd >/dev/null || missing="$missing mosquitto"
 command -v openssl >/dev/null || missing="$missing openssl"
 command -v sqlite3 >/dev/null || missing="$missing sqlite3"
+command -v curl >/dev/null || missing="$missing curl"
 command -v strace >/dev/null || missing="$missing strace"
 /usr/bin/python3 -c 'import paho.mqtt.client' 2>/dev/null || missing="$missing python3-paho-mqtt"
 /usr/bin/python3 -c 'import pika' 2>/dev/null || missing="$missing python3-pika"
