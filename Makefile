@@ -94,7 +94,8 @@ bench-smoke: bin/saguin
 campaign: bin/saguin
 	SAGUIN_CAMPAIGN=10 $(DENO) test --allow-all --cached-only --no-check tests/crash/ \
 	tests/wire/malformed_streams_test.ts tests/mqtt/codec/fuzz_test.ts \
-	tests/storage/conformance/random_test.ts tests/model/
+	tests/storage/conformance/random_test.ts tests/model/ tests/amqp/hostile_test.ts \
+	tests/amqp/job_contest_test.ts tests/amqp/wire/
 
 build: dependencies
 	packaging/tools.sh $(subst $(comma), ,$(TARGETS))

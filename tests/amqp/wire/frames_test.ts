@@ -1,5 +1,6 @@
 /** Frames off the wire: whole, in pieces, many at once, and what is no frame. */
 import assert from "node:assert/strict";
+import { CAMPAIGN } from "../../support/campaign.ts";
 import { WireFault } from "../../../src/amqp/wire/fault.ts";
 import { FrameDecoder, WrongProtocol } from "../../../src/amqp/wire/frames.ts";
 import { type Random, seeded } from "../../support/random.ts";
@@ -126,7 +127,7 @@ Deno.test("A6 the size of a frame is judged before anything is kept of it", () =
 
 Deno.test("spoiled streams end in a fault or wait for more, and never in another error", () => {
   const random = seeded("amqp frames spoiled");
-  for (let round = 0; round < 2_000; round++) {
+  for (let round = 0; round < 2_000 * CAMPAIGN; round++) {
     const { bytes } = someFrames(random, 6);
     const all = join(HEADER, bytes);
     for (let hits = random.below(6); hits > 0; hits--) {

@@ -1,5 +1,6 @@
 /** The table of methods: both directions of it against each other, and against bytes made by hand. */
 import assert from "node:assert/strict";
+import { CAMPAIGN } from "../../support/campaign.ts";
 import { AmqpMessageBuilder } from "../support/messages.ts";
 import { WireFault } from "../../../src/amqp/wire/fault.ts";
 import { FrameWriter } from "../../../src/amqp/wire/frame_writer.ts";
@@ -342,7 +343,7 @@ Deno.test("spoiled methods and properties end in a fault or a value, and never i
     amqp.consume(1, "q"),
     amqp.qos(1, 5),
   ].map((frame) => frame.slice(7, -1));
-  for (let round = 0; round < 5_000; round++) {
+  for (let round = 0; round < 5_000 * CAMPAIGN; round++) {
     const bytes = random.pick(samples).slice();
     for (let hits = random.between(1, 5); hits > 0; hits--) {
       bytes[random.below(bytes.length)] = random.below(256);
