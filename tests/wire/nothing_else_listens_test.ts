@@ -1,7 +1,7 @@
 /** A broker opens the doors of its configuration and no other, whatever is signalled to it. */
 import assert from "node:assert/strict";
 import { createSocket } from "node:dgram";
-import { BrokerProcess, configurationText } from "../support/broker_process.ts";
+import { BrokerProcess, configurationText, runToEnd } from "../support/broker_process.ts";
 import { listening } from "../support/listening.ts";
 import { sleep, until } from "../support/wait.ts";
 import { WireClient } from "../support/wire.ts";
@@ -53,6 +53,12 @@ Deno.test("only the configured doors listen, after every signal too", async () =
   for (const end = performance.now() + WATCHED_MS; performance.now() < end; await sleep(25)) {
     assert.deepEqual(listening(broker.pid), doors);
   }
+
+  // A compiled executable has no debugger to open; every other says that it closed one.
+  const compiled = (await runToEnd(["--version"])).stdout.includes(", compiled, ");
+  const said = (words: string) => broker.lines.some((line) => line.includes(words));
+  assert.ok(said("SIGUSR1 does nothing"));
+  assert.equal(said("closed the debugger port"), !compiled);
 
   using client = await WireClient.connected(broker.port, { clientId: "after" });
   await client.publish({ topic: "log/x", payload: "still serving", qos: 1, packetId: 1 });

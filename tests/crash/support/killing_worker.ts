@@ -6,6 +6,11 @@
 import { DatabaseSync, StatementSync } from "node:sqlite";
 import type { KillPoint } from "./killable_broker.ts";
 
+// As in main.ts: what is asked while the import below still loads would be dropped.
+const early: MessageEvent[] = [];
+(globalThis as unknown as { onmessage: (event: MessageEvent) => void }).onmessage = (event) =>
+  early.push(event);
+
 const pointFile = new URL(import.meta.url).searchParams.get("point")!;
 const sqlOf = new WeakMap<object, string>();
 const SQL_THAT_LOOKS = /^(BEGIN|PRAGMA)/;
@@ -76,4 +81,4 @@ for (const name of ["run", "get", "all", "iterate"]) {
 }
 
 const { runStorageWorker } = await import("../../../src/storage/sqlite/worker.ts");
-runStorageWorker();
+runStorageWorker(early);
