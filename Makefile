@@ -72,6 +72,7 @@ bench: bin/saguin
 	$(DENO) run --allow-all --cached-only bench/fanout.ts
 	$(DENO) run --allow-all --cached-only bench/queue.ts
 	$(DENO) run --allow-all --cached-only bench/reconnect_storm.ts
+	$(DENO) run --allow-all --cached-only bench/login.ts
 	$(DENO) run --allow-all --cached-only --v8-flags=--expose-gc bench/storage.ts
 	$(DENO) run --allow-all --cached-only bench/startup.ts
 
@@ -86,6 +87,7 @@ bench-smoke: bin/saguin
 	$(DENO) run --allow-all --cached-only bench/fanout.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/queue.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/reconnect_storm.ts --smoke
+	$(DENO) run --allow-all --cached-only bench/login.ts --smoke
 	$(DENO) run --allow-all --cached-only --v8-flags=--expose-gc bench/storage.ts --smoke
 	$(DENO) run --allow-all --cached-only bench/startup.ts --smoke
 

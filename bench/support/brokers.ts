@@ -92,25 +92,31 @@ async function start(
   };
 }
 
-/** Debian's mosquitto, keeping nothing, and holding nothing back from a subscriber. */
+/**
+ * Debian's mosquitto, keeping nothing, and holding nothing back from a subscriber, with the listeners of
+ * `listeners`, one of which has `port`.
+ */
+export async function mosquittoWith(listeners: string, port: number): Promise<Running> {
+  const file = await Deno.makeTempFile({ suffix: ".conf" });
+  await Deno.writeTextFile(
+    file,
+    `${listeners}set_tcp_nodelay true\npersistence false\nmax_connections -1\nlog_type none\n` +
+      `max_inflight_messages 0\nmax_queued_messages 0\n`,
+  );
+  const path = Deno.env.get("MOSQUITTO") ?? "/usr/sbin/mosquitto";
+  try {
+    return await start("mosquitto", port, path, ["-c", file]);
+  } finally {
+    await Deno.remove(file);
+  }
+}
+
 export const mosquitto: Contender = {
   name: "mosquitto",
   mqtt5: true,
-  async start() {
+  start() {
     const port = freePort();
-    const file = await Deno.makeTempFile({ suffix: ".conf" });
-    await Deno.writeTextFile(
-      file,
-      `listener ${port} 0.0.0.0\nallow_anonymous true\nset_tcp_nodelay true\n` +
-        `persistence false\nmax_connections -1\nlog_type none\n` +
-        `max_inflight_messages 0\nmax_queued_messages 0\n`,
-    );
-    const path = Deno.env.get("MOSQUITTO") ?? "/usr/sbin/mosquitto";
-    try {
-      return await start("mosquitto", port, path, ["-c", file]);
-    } finally {
-      await Deno.remove(file);
-    }
+    return mosquittoWith(`listener ${port} 0.0.0.0\nallow_anonymous true\n`, port);
   },
 };
 
@@ -172,7 +178,7 @@ function script(name: string, args: readonly string[]): Deno.Command {
  * @throws Error when it fails; its own words are on standard error by then
  */
 export async function load<T>(
-  broker: Running,
+  broker: Pick<Running, "name" | "port">,
   file: string,
   options: Readonly<Record<string, string | number | undefined>>,
 ): Promise<T> {

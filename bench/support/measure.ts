@@ -21,6 +21,14 @@ export function residentBytes(pid: number): number {
   return figure(`/proc/${pid}/status`, /^VmRSS:\s+(\d+) kB$/m) * 1024;
 }
 
+/** Processor time of all threads of the process so far, in seconds; counted in ticks of 10 ms. */
+export function processorSeconds(pid: number): number {
+  const stat = Deno.readTextFileSync(`/proc/${pid}/stat`);
+  // The name in brackets may hold anything; user and system time are the 14th and 15th fields.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
 function figure(path: string, pattern: RegExp): number {
   const found = pattern.exec(Deno.readTextFileSync(path));
   if (found === null) throw new Error(`${path} has no line like ${pattern}`);

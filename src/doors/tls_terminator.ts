@@ -8,6 +8,7 @@ import type { ByteLink } from "./byte_link.ts";
 import { certificateName } from "./certificate_name.ts";
 import { LinkDuplex } from "./link_duplex.ts";
 import type { TlsMaterial } from "./tls_files.ts";
+import { handshakeTurns } from "./turns.ts";
 import { TlsLink } from "./tls_link.ts";
 
 /** Certificates that a door remembers to have verified; the longest unseen goes first. */
@@ -91,7 +92,10 @@ export class TlsTerminator {
         }
         return true;
       };
-      EventEmitter.prototype.emit.call(server, "connection", below);
+      const begin = () => EventEmitter.prototype.emit.call(server, "connection", below);
+      below.opened()
+        .then((opened) => opened ? handshakeTurns.run(begin) : ended())
+        .catch((error) => refuse(errorText(error), undefined));
     });
   }
 

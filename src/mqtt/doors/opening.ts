@@ -31,6 +31,7 @@ export interface OpeningContext {
  */
 export class Opening {
   #timeout: Timer | undefined;
+  #counted = false;
 
   /** The caller has taken `place` for it. */
   constructor(
@@ -99,7 +100,10 @@ export class Opening {
     this.cut();
   }
 
+  /** One connection is refused once: what waits in a layer when it is cut finds its own reason later. */
   #count(code: ReasonCode): void {
+    if (this.#counted) return;
+    this.#counted = true;
     this.context.broker.context.counters.connectionsRefused.add(refusalName({ code }));
   }
 
