@@ -33,7 +33,7 @@ const RULES: Readonly<Record<string, number>> = {
 };
 
 /** How many rules of AMQP each letter has, `A1` to `A60` and so on: ids without sections. */
-const LETTERS: Readonly<Record<string, number>> = { A: 60, B: 9, C: 6, P: 9, T: 8 };
+const LETTERS: Readonly<Record<string, number>> = { A: 60, B: 9, C: 6, N: 12, P: 9, T: 8 };
 
 /** Sections on operations: what they say has no ids, so a test names the section, as in `05 4.3`. */
 const OPERATIONS: readonly string[] = [

@@ -5,6 +5,7 @@ import { loadConfiguration } from "../config/load.ts";
 import type { Surroundings } from "../config/walk.ts";
 import { filterFault } from "../topics/filter.ts";
 import { TopicHolders } from "../topics/holder.ts";
+import { SubscriptionTree } from "../topics/tree.ts";
 import { type Input, LineTooLong } from "./input.ts";
 
 export interface RouteCommand {
@@ -36,8 +37,12 @@ const REFUSED = 1;
 /** Resolves as the broker does: over the same claims, by the same functions. */
 export class RouteTable {
   readonly #holders: TopicHolders<Channel>;
+  readonly #ingest = new SubscriptionTree<string>();
 
   constructor(private readonly configuration: Configuration) {
+    for (const { filter, table } of configuration.ingest?.routes ?? []) {
+      this.#ingest.add(filter, table, table);
+    }
     this.#holders = new TopicHolders(
       configuration.channels.flatMap((channel) =>
         channel.filters.map((filter) => [filter, channel] as const)
@@ -64,6 +69,17 @@ export class RouteTable {
     return rows.length > 0 ? rows : [{ subject, channel: null, type: "broadcast", why: null }];
   }
 
+  /** Ingest tables that a publish to the topic is a row of; none of a job or a dead letter (07 N4). */
+  tables(topic: string): readonly string[] {
+    if (this.#ingest.isEmpty || /[+#]/.test(topic)) return [];
+    const holder = this.#holders.claim(topic)?.value;
+    if (holder?.type === "queue") return [];
+    if (holder?.type === "append" && holder.deadLetterOf !== undefined) return [];
+    const tables = new Set<string>();
+    this.#ingest.match(topic, (table) => tables.add(table));
+    return [...tables].sort();
+  }
+
   /** Every channel with the plain filters it claims topics by, braces expanded. */
   routes(): { channel: string; type: string; filters: readonly string[] }[] {
     return this.configuration.channels.map(({ name, type, filters }) => ({
@@ -88,11 +104,13 @@ export async function routeCommand(command: RouteCommand, on: RouteStreams): Pro
     on.stderr(`saguin: ${plain(command.subject)}: ${fault}\n`);
     return REFUSED;
   }
-  const rows = table.rows(command.subject);
+  const { subject } = command;
+  const rows = table.rows(subject);
+  const tables = loading.configuration.ingest && { tables: table.tables(subject) };
   on.stdout(
     command.json
-      ? `${JSON.stringify({ subject: command.subject, answers: rows, routes: table.routes() })}\n`
-      : readable(command.subject, rows, table),
+      ? `${JSON.stringify({ subject, answers: rows, ...tables, routes: table.routes() })}\n`
+      : readable(subject, rows, table),
   );
   return DONE;
 }
@@ -134,7 +152,10 @@ function tabLine({ subject, channel, type, why }: Row): string {
 }
 
 function readable(subject: string, rows: readonly Row[], table: RouteTable): string {
-  const answers = rows.map((row) => `${sentence(subject, row)}\n`).join("");
+  let answers = rows.map((row) => `${sentence(subject, row)}\n`).join("");
+  for (const name of table.tables(subject)) {
+    answers += `${plain(subject)}: a row of ingest table ${name}\n`;
+  }
   const routes = table.routes().flatMap(({ channel, type, filters }) =>
     filters.map((filter) => `  ${plain(filter)}  ${plain(channel)} (${type})\n`)
   );

@@ -69,6 +69,19 @@ Deno.test("02b 16 --check-config lists the channels and starts nothing", async (
   assert.equal(outcome.started, undefined);
 });
 
+Deno.test("07 C1 --check-config lists AMQP doors and ingest routes", async () => {
+  const text =
+    `${LEAST.replace("storage:", "amqp: {listen: {tcp: {address: 127.0.0.1:5672}}}\n  storage:")}` +
+    "ingest:\n  routes: ['plant/#:readings', {filter: a/+, table: other}]\n";
+  const outcome = await run(["--check-config", "c.yaml"], text);
+  assert.deepEqual([outcome.code, outcome.stderr], [0, ""]);
+  assert.equal(
+    outcome.stdout,
+    'c.yaml: ok\nAMQP listener "tcp" (127.0.0.1:5672)\n' +
+      'ingest "plant/#": into table readings\ningest "a/+": into table other\n',
+  );
+});
+
 Deno.test("02b 16 --check-config and a start refuse identically, on standard error", async () => {
   const checked = await run(["--check-config", "c.yaml"], BROKEN);
   const started = await run(["--config", "c.yaml"], BROKEN);

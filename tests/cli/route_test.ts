@@ -77,3 +77,30 @@ Deno.test("02b 16 --route refuses what is neither topic nor filter, and a second
   assert.equal((await route("plant/#/x")).code, 1);
   assert.equal((await route("a", "b")).code, 1);
 });
+
+Deno.test("07 N3, N4 --route tells a person which ingest tables a publish is a row of", async () => {
+  const file = temporaryPlace().directory + "/saguin.yaml";
+  const disk = "providers:\n      disk: {type: sqlite, file_path: /nowhere/b.db}\n";
+  Deno.writeTextFileSync(
+    file,
+    `${CHANNELS.replace("providers:\n", disk)}ingest:\n  storage: disk\n  routes:\n` +
+      '    - "#:everything"\n    - plant/#:plants\n    - plant/+/+/level:plants\n',
+  );
+  const said = async (subject: string) => {
+    const { code, stdout } = await runToEnd(["--route", file, subject]);
+    assert.equal(code, 0);
+    return stdout.split("\n\n")[0].split("\n").slice(1).join("\n");
+  };
+  assert.equal(
+    await said("plant/tank/t3/level"),
+    "plant/tank/t3/level: a row of ingest table everything\n" +
+      "plant/tank/t3/level: a row of ingest table plants",
+  );
+  assert.equal(await said("else"), "else: a row of ingest table everything");
+  for (const none of ["shop/s1/weld", "shop/s1/weld/__dlq", "$x/y"]) {
+    assert.equal(await said(none), "", none);
+  }
+  const { stdout } = await runToEnd(["--route", file, "--json", "plant/a"]);
+  assert.deepEqual(JSON.parse(stdout).tables, ["everything", "plants"]);
+  assert.equal((await route("--json", "plant/a")).stdout.includes("tables"), false);
+});
