@@ -287,6 +287,24 @@ Deno.test("05 9 Wills: published by cause, waiting, cancelled", async () => {
   assert.equal(after.get("saguin_wills_waiting"), 0);
   assert.equal(after.get("saguin_wills_cancelled_total"), 1);
   client[Symbol.dispose]();
+  const published = (cause: string) =>
+    until(`a Will by ${cause}`, async () => {
+      await house.settled();
+      return (await ops.scrape()).get("saguin_wills_published_total", { cause }) === 1;
+    });
+  for (const clientId of ["waited", "replaced", "stopped"]) {
+    const delay = clientId === "waited" ? 30 : 3_000;
+    using gone = await house.client({ clientId, ...DURABLE, will: will(delay) });
+    void gone;
+  }
+  for (const clientId of ["waited", "replaced", "stopped"]) await house.away(clientId);
+  await published("delayed");
+  using anew = await house.client({ clientId: "replaced", cleanStart: true });
+  void anew;
+  await published("session_ended");
+  await house.restart(3_600_000);
+  ops.reopen();
+  await published("start");
 });
 
 Deno.test("05 9 publish transactions by provider, and storage errors once there is one", async () => {

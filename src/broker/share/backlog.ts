@@ -153,6 +153,11 @@ export class Backlog implements Flushable {
       this.context.clock.monotonic() - since >= this.expiresAfterMs!;
   }
 
+  /** The message that is due is not for any member's eyes. */
+  forbid(): void {
+    this.#drop("not_authorized");
+  }
+
   /** Gives the first up: nobody is owed it through this group any more. */
   #drop(cause: ShareDropCause): void {
     const { offset } = this.#shift();

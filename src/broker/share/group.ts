@@ -135,13 +135,22 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
         if (due === undefined) return;
         const { message, owed } = due;
         const member = this.#choose(message, owed.bytes, message.groupCopy);
-        if (member === undefined) return this.#wait();
+        if (member === undefined) {
+          if (!this.#isForbidden(message)) return this.#wait();
+          this.backlog.forbid();
+          continue;
+        }
         this.#hand(member, due);
       }
       queueMicrotask(() => this.pump());
     } finally {
       this.#pumping = false;
     }
+  }
+
+  /** No member may read it, whoever has room: waiting for one would hold up what follows. */
+  #isForbidden(message: Message): boolean {
+    return this.#order.length > 0 && !this.#order.some((member) => member.mayReceive(message));
   }
 
   /** Whoever makes room first goes on. */
