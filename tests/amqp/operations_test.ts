@@ -1,12 +1,41 @@
 /** What operators see of AMQP: the start's log, and metrics (07 C5, C6). */
 import assert from "node:assert/strict";
-import { BrokerProcess, configurationText } from "../support/broker_process.ts";
+import {
+  BrokerProcess,
+  configurationText,
+  runToEnd,
+  temporaryPlace,
+} from "../support/broker_process.ts";
 import { AMQP_CATALOGUE } from "../operations/catalogue.ts";
 import { Metrics } from "../support/metrics.ts";
 import { freePort } from "../support/ports.ts";
 import { WireClient } from "../support/wire.ts";
 import * as amqp from "./support/amqp_bytes.ts";
 import { AmqpClient } from "./support/client.ts";
+
+Deno.test("C1 --check-config lists the doors, and what it finds wrong of AMQP and ingest at once", async () => {
+  const place = temporaryPlace();
+  const file = `${place.directory}/saguin.yaml`;
+  const check = async (amqpKeys: string, route: string) => {
+    const broker = `amqp:\n${amqpKeys}  listen:\n    tcp:\n      address: 127.0.0.1:5672`;
+    const text = configurationText(place, { broker }) + `ingest:\n  routes:\n    - "${route}"\n`;
+    await Deno.writeTextFile(file, text);
+    return await runToEnd(["--check-config", file]);
+  };
+  try {
+    const { code, stdout } = await check("", "a/#:readings");
+    assert.equal(code, 0);
+    assert.match(stdout, /^AMQP listener "tcp" \(127\.0\.0\.1:5672\)$/m);
+    assert.match(stdout, /^ingest "a\/#": into table readings$/m);
+    const wrong = await check("  channel_max: 0\n  nothing: 1\n", "a/#/b:readings");
+    assert.notEqual(wrong.code, 0);
+    for (const finding of [/channel_max "0"/, /nothing/, /a\/#\/b/]) {
+      assert.match(wrong.stdout + wrong.stderr, finding);
+    }
+  } finally {
+    await Deno.remove(place.directory, { recursive: true });
+  }
+});
 
 Deno.test("C5, C6 the start says what it found and how it acknowledges; metrics say what is there", async () => {
   const port = freePort();

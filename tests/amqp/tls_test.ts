@@ -60,6 +60,9 @@ Deno.test("AMQPS asks for a password of its file, and a reload takes new certifi
     const closed = await client.expectClose(403);
     assert.equal(closed.text, `ACCESS_REFUSED - login refused for user '${login.user}'`);
   }
+  using long = await connection(port);
+  await long.handshake({ user: "anna", password: "first" });
+  await long.openChannel(1);
   const other = Certified.authority("others");
   write(broker.place, other.issue({ commonName: "broker", dns: ["localhost"] }), "second");
   broker.signal("SIGHUP");
@@ -69,6 +72,13 @@ Deno.test("AMQPS asks for a password of its file, and a reload takes new certifi
     await client.send(amqp.HEADER);
     await client.expect("start");
   });
+  {
+    using late = await connection(port, other);
+    await late.send(amqp.HEADER, amqp.startOk({ user: "anna", password: "first" }));
+    await late.expect("start");
+    await late.expectClose(403);
+  }
+  assert.equal((await long.declare("q")).messages, 1, "who is in stays in");
   using client = await connection(port, other);
   await client.handshake({ user: "anna", password: "second" });
   await client.openChannel(1);
