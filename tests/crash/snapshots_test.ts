@@ -47,7 +47,7 @@ function contents(path: string): Map<string, string> {
   }));
 }
 
-Deno.test("Y11 S2 a graceful stop keeps channels, retained values, sessions and what they are owed", async () => {
+Deno.test("Y11 S2 S5 a graceful stop keeps channels, retained values, sessions and what they are owed", async () => {
   await using broker = await started();
   await live(broker.port);
   for (let stop = 0; stop < 2; stop++) {

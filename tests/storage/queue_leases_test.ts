@@ -123,7 +123,7 @@ Deno.test("S141 an offer reads one row, however many are out or wait for their g
   assert.deepEqual(rows.reads, [2]);
 });
 
-Deno.test("S141 a queue whose every job is out is not read", async () => {
+Deno.test("S140 S141 a queue whose every job is out is not read", async () => {
   const rows = new GatedRows(2);
   const leases = new QueueLeases(rows);
   await take(leases);

@@ -99,7 +99,7 @@ export function holdsScript(subject: Subject): void {
     assert.equal(store.next(), 4);
   });
 
-  Deno.test(`${name}: S105 S106 holds are recovered at the start, those refused abandoned`, async () => {
+  Deno.test(`${name}: S66 S105 S106 holds are recovered at the start, those refused abandoned`, async () => {
     await using opened = await subject.open();
     let { provider } = opened;
     await submit(provider, [held(provider.append("events"), "kept", 1, message("t", "a"))]);

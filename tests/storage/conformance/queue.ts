@@ -72,7 +72,7 @@ export function queueScript(subject: Subject): void {
     assert.equal(await shown(queue, 3), "a#1");
   });
 
-  Deno.test(`${name}: D14.14 an answer before the PUBACK resolves, or counts its attempt once`, async () => {
+  Deno.test(`${name}: D14.14 S142 an answer before the PUBACK resolves, or counts its attempt once`, async () => {
     await using opened = await subject.open();
     const queue = await enqueue(opened.provider, "a", "b");
     const first = await take(queue);
@@ -82,7 +82,7 @@ export function queueScript(subject: Subject): void {
     assert.equal(await shown(queue), "b#2");
   });
 
-  Deno.test(`${name}: D14.3 a return makes the old delivery dead`, async () => {
+  Deno.test(`${name}: D14.3 S35 a return makes the old delivery dead`, async () => {
     await using opened = await subject.open();
     const queue = await enqueue(opened.provider, "a");
     const old = await take(queue);

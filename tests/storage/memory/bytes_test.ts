@@ -35,7 +35,7 @@ function session(clientId: string, filters: string[] = []): SessionRecord {
   };
 }
 
-Deno.test("S183 one counter for every store, and every removal gives its bytes back", async () => {
+Deno.test("S177 S183 one counter for every store, and every removal gives its bytes back", async () => {
   await using opened = await memory.open();
   const { provider } = opened;
   const used = () => provider.statistics().bytes;

@@ -114,7 +114,7 @@ for (const how of ["killed", "power cut", "power cut, names kept"] as const) {
     }));
 }
 
-Deno.test("Y1 a run that never stops leaves what the last graceful stop left", () =>
+Deno.test("Y1 S68 a run that never stops leaves what the last graceful stop left", () =>
   inDirectory(async (path) => {
     const world = new World();
     const directory = new ForgetfulDirectory(path);

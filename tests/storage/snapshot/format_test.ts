@@ -1,3 +1,4 @@
+import { encodeChannels } from "../../../src/storage/snapshot/encode.ts";
 import assert from "node:assert/strict";
 import { ByteReader } from "../../../src/storage/snapshot/byte_reader.ts";
 import { ByteWriter } from "../../../src/storage/snapshot/byte_writer.ts";
@@ -196,5 +197,61 @@ Deno.test("S58 S59 a queue shares a file with its dead letters, and nothing else
     ["logs.snapshot", "logs"],
     ["logs__dlq.snapshot", "logs__dlq"],
     ["saguin.broadcast", "$saguin/broadcast"],
+  ]);
+});
+
+Deno.test("S56 a channels file has its fields in this order and of these widths", () => {
+  const out = new ByteWriter();
+  const body = {
+    messageId: "id",
+    topic: "t",
+    timestamp: 2n,
+    headers: [["n", "v"]] as const,
+    properties: { contentType: "c", payloadFormat: 1 as const, messageExpiry: 7 },
+    payload: Uint8Array.of(9),
+    retain: true,
+    bridge: "b",
+    clientId: "k",
+    qos: 2 as const,
+    groupCopy: false,
+    onlyFor: "o",
+  };
+  const position = { reader: "r", offset: 3, expiry: 4, lastSeen: 5n };
+  const hold = { clientId: "h", packetId: 0x0102, heldAt: 6n, message: body };
+  const state = { name: "e", kind: "append", next: 8, floor: 1, jobs: [] } as const;
+  const records = [{ offset: 1, message: body }];
+  for (
+    const _ of encodeChannels(out, [{ ...state, records, positions: [position], holds: [hold] }])
+  ) assert.fail("nothing here fills a buffer");
+  const u64 = (value: number) => [value, 0, 0, 0, 0, 0, 0, 0];
+  const u32 = (value: number) => [value, 0, 0, 0];
+  const text = (value: string) => [...u32(value.length), ...new TextEncoder().encode(value)];
+  const message = [
+    ...text("id"),
+    ...text("t"),
+    ...u64(2),
+    ...[...u32(1), ...text("n"), ...text("v")],
+    ...[...u32(1), 9],
+    ...[1, ...text("c")],
+    0,
+    0,
+    ...[1, 1],
+    ...[1, ...u32(7)],
+    1,
+    ...text("b"),
+    ...text("k"),
+    2,
+    0,
+    ...text("o"),
+  ];
+  assert.deepEqual([...out.written()], [
+    ...u32(1),
+    ...text("e"),
+    0,
+    ...u64(8),
+    ...u64(1),
+    ...[...u32(1), ...u64(1), ...message],
+    ...[...u32(1), ...text("r"), ...u64(3), ...u32(4), ...u64(5)],
+    ...[...u32(1), ...text("h"), 2, 1, ...u64(6), ...message],
   ]);
 });

@@ -90,7 +90,7 @@ for (
     "saguin.sessions",
   ]
 ) {
-  Deno.test(`S76 Y12 a byte flipped or a cut anywhere in ${name} refuses the start and names it`, () =>
+  Deno.test(`S52 S76 Y12 a byte flipped or a cut anywhere in ${name} refuses the start and names it`, () =>
     stopped(async (stage) => {
       const { directory, path } = stage;
       const whole = directory.get(name)!;
@@ -163,7 +163,7 @@ Deno.test("S67 without a manifest the newest file says which holds are stale", (
     await world.stop(again);
   }));
 
-Deno.test("S77 files that are missing are warned of, and those of no channel are not", () =>
+Deno.test("S62 S77 files that are missing are warned of, and those of no channel are not", () =>
   stopped(async ({ world, directory }) => {
     directory.delete("events.snapshot");
     directory.put("notes.snapshot", new Uint8Array(100));

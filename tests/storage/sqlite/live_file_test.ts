@@ -32,7 +32,7 @@ Deno.test("S149 sqlite3 reads the running file, what is not checkpointed include
     })
   ));
 
-Deno.test("S81 a program that holds the write lock for a moment delays a publish and fails none", () =>
+Deno.test("S81 S158 a program that holds the write lock for a moment delays a publish and fails none", () =>
   inTempDir((file) =>
     withProvider(file, SPECS, async ({ provider }) => {
       const other = new DatabaseSync(file);
@@ -86,7 +86,7 @@ Deno.test("X36 S119 a writer that dies fails what it was given and what waits, a
     });
   }));
 
-Deno.test("DESIGN 2 the log stays within its bound under load while consumers read", () =>
+Deno.test("DESIGN 2 S182 the log stays within its bound under load while consumers read", () =>
   inTempDir((file) =>
     withProvider(file, SPECS, async ({ provider }) => {
       const store = provider.append("readings");

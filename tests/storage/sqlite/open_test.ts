@@ -202,7 +202,7 @@ Deno.test("S153 S156 a second open is refused naming provider and lock, and the 
     assert.equal(await refusal(file), "opened");
   }));
 
-Deno.test("S155 a held lock keeps another process out too, and one left behind keeps nobody out", () =>
+Deno.test("S154 S155 a held lock keeps another process out too, and one left behind keeps nobody out", () =>
   inTempDir(async (file) => {
     const holder = new Deno.Command(Deno.execPath(), {
       args: [
@@ -226,7 +226,7 @@ Deno.test("S155 a held lock keeps another process out too, and one left behind k
     assert.equal(await refusal(file), "opened");
   }));
 
-Deno.test("X33 S148 after a clean close the main file alone is the whole database", () =>
+Deno.test("X33 S147 S148 after a clean close the main file alone is the whole database", () =>
   inTempDir(async (file, dir) => {
     await withProvider(file, READINGS, async ({ provider }) => {
       const row = appendRow(provider.append("readings"), message("t", "kept"));

@@ -106,7 +106,7 @@ Deno.test("S16 S126 a group that finds no room takes no offset, and one that fit
     }, { maxBytes: 60 * 4096, reserveBytes: 10 * 4096 })
   ));
 
-Deno.test("S186 a relief write that grows the file does not lend its room to publishes", () =>
+Deno.test("S186 S187 a relief write that grows the file does not lend its room to publishes", () =>
   inTempDir((file) =>
     withProvider(file, SPECS, async ({ provider }) => {
       const store = provider.append("readings");
@@ -154,7 +154,7 @@ Deno.test("S28 S31 counters come back after trimming everything, and no offset i
     });
   }));
 
-Deno.test("S30 a channel that is no longer configured keeps counters and records", () =>
+Deno.test("S30 S102 a channel that is no longer configured keeps counters and records", () =>
   inTempDir(async (file) => {
     await withProvider(file, SPECS, async ({ provider }) => {
       await publish(provider, appendRow(provider.append("readings"), message("t", "x")));

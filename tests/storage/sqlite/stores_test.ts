@@ -45,7 +45,7 @@ async function pages(store: LatestStore, filter: string, max: number): Promise<s
 }
 
 for (const readConnections of [0, 3]) {
-  Deno.test(`S189 S191 a long trim is several transactions, floor and bytes right after each (${readConnections} read connections)`, () =>
+  Deno.test(`S116 S189 S191 a long trim is several transactions, floor and bytes right after each (${readConnections} read connections)`, () =>
     inTempDir((file) =>
       withProvider(file, SPECS, async ({ provider }) => {
         await fill(provider, 3100, (i) => BigInt(i));

@@ -199,7 +199,7 @@ Deno.test("S121 an interval closes a batch at its count or when it is over, coun
   rig.timers.stop();
 });
 
-Deno.test("S15 the counters of an answer are applied before anybody hears of it, and outcomes follow in order", async () => {
+Deno.test("S8 S15 S122 the counters of an answer are applied before anybody hears of it, and outcomes follow in order", async () => {
   const rig = new Rig();
   const seen: number[] = [];
   const row = {
@@ -254,7 +254,7 @@ Deno.test("S128 session writes that wait share a transaction of eight at most", 
   await rig.commit();
 });
 
-Deno.test("S129 S127 publish groups and session groups take turns and share nothing", async () => {
+Deno.test("S110 S127 S129 publish groups and session groups take turns and share nothing", async () => {
   const rig = new Rig();
   for (let i = 0; i < 300; i++) rig.publish("p");
   for (let i = 0; i < 20; i++) rig.write("connected", `c${i}`);
@@ -334,7 +334,7 @@ Deno.test("S133 a mark moves the client's queued writes ahead, and those that jo
   await rig.commit();
 });
 
-Deno.test("S139 relief and maintenance take publish turns, releases ahead of both", async () => {
+Deno.test("S120 S139 relief and maintenance take publish turns, releases ahead of both", async () => {
   const rig = new Rig();
   rig.publish("p");
   await turn();
