@@ -75,12 +75,21 @@ export function reloadLogLevel(log: LogfmtLog, from: Configuration): Prepare {
 export function reloadDoor(door: Door): Prepare {
   const { name } = door.configuration;
   return ({ mqtt }) => {
-    const renewal = door.renew(mqtt.doors.find((other) => other.name === name));
+    const now = mqtt.doors.find((other) => other.name === name);
+    const renewal = door.renew(now);
     return {
       apply: () => renewal.apply(),
       report: (log) => {
-        if (renewal.expires === undefined) return;
-        log.info("certificate", { listener: name, expires: renewal.expires.toISOString() });
+        if (renewal.expires !== undefined) {
+          log.info("certificate", { listener: name, expires: renewal.expires.toISOString() });
+        }
+        if (door.configuration.kind !== "ws" || now?.kind !== "ws") return;
+        const { sameOrigin, allowedOrigins } = now;
+        log.info("pages that may connect", {
+          listener: name,
+          same_origin: sameOrigin,
+          allowed_origins: allowedOrigins.length,
+        });
       },
     };
   };

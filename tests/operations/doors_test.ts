@@ -231,6 +231,23 @@ Deno.test("05 2.4, 05 12.3 SIGHUP reads operators and certificates again, all of
   assert.equal(await served(), "second");
 });
 
+Deno.test("05 12.3 a reload says what is in force now: the level, the pages of a ws door, what waits for a restart", async () => {
+  const web = freePort();
+  const text = (pages: string, logLevel: Parts["logLevel"]) => (place: Place) =>
+    configurationText(place, {
+      logLevel,
+      listen: `tcp: {address: "127.0.0.1:${place.port}"}\n` +
+        `ws: {name: web, address: "127.0.0.1:${web}", ${pages}}`,
+    });
+  await using broker = await BrokerProcess.start(text("same_origin: true", "info"));
+  const pages = "same_origin: false, allowed_origins: [https://a.example, https://b.example]";
+  broker.configure(text(pages, "warn"));
+  broker.signal("SIGHUP");
+  await broker.line(/pages that may connect" listener=web same_origin=false allowed_origins=2$/);
+  await broker.line(/msg="log level" from=info to=warn$/);
+  await broker.line(/reloaded; .*addresses.* with a restart/);
+});
+
 Deno.test("05 2.3 a start and --check-config refuse the same operations block, in the same words", async () => {
   const refused = async (
     block: (place: Place) => string,
