@@ -117,6 +117,25 @@ Deno.test("A31 a queue gets one copy whatever number of bindings match, by type"
   }
 });
 
+Deno.test("A31 what an exchange remembers of its keys is bounded by the queues they lead to", () => {
+  const made = (type: ExchangeType) => {
+    const options = { type, durable: false, autoDelete: false, args: EMPTY_TABLE };
+    const exchange = new Exchange<number>("x", options);
+    for (let queue = 0; queue < 2_000; queue++) {
+      exchange.bind({ exchange, queue, routingKey: "#", args: EMPTY_TABLE, stored: false });
+    }
+    return exchange;
+  };
+  const fanout = made("fanout");
+  assert.equal(fanout.route("a"), fanout.route("b"), "every key is the same");
+  const topic = made("topic");
+  const first = topic.route("key");
+  assert.equal(topic.route("key"), first, "remembered");
+  for (let i = 0; i < 20; i++) assert.equal(topic.route(`other.${i}`).length, 2_000);
+  assert.notEqual(topic.route("key"), first, "and forgotten");
+  assert.deepEqual(topic.route("key"), first);
+});
+
 Deno.test("A26 the pre-declared exchanges are there; others beginning amq. are not", async () => {
   await using house = await AmqpHouse.open();
   using client = await house.client();

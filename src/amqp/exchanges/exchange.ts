@@ -9,8 +9,11 @@ export function isExchangeType(type: string): type is ExchangeType {
   return (EXCHANGE_TYPES as readonly string[]).includes(type);
 }
 
-/** Keys whose queues an exchange remembers; publishers repeat keys. */
-const CACHED_KEYS = 4_096;
+/**
+ * What an exchange remembers of where keys lead, since publishers repeat them: keys, and queues under all
+ * of them together, one for each key that leads nowhere.
+ */
+const CACHED_PLACES = 16_384;
 
 export interface ExchangeOptions {
   readonly type: ExchangeType;
@@ -43,6 +46,8 @@ export class Exchange<Queue> implements ExchangeOptions {
   /** By routing key, how often each queue is bound under it; of a direct exchange. */
   readonly #keys = new Map<string, Map<Queue, number>>();
   #routes = new Map<string, readonly Queue[]>();
+  /** Places taken in `#routes`. */
+  #cached = 0;
 
   constructor(readonly name: string, options: ExchangeOptions) {
     this.type = options.type;
@@ -75,7 +80,7 @@ export class Exchange<Queue> implements ExchangeOptions {
     if (of === undefined) this.#bindings.set(queue, of = new Map());
     of.set(identity(routingKey, args), binding);
     this.#bindingCount++;
-    this.#routes.clear();
+    this.#forgetRoutes();
     if (this.#topics !== undefined) this.#topics.add(routingKey, queue);
     else if (this.type === "direct") {
       let queues = this.#keys.get(routingKey);
@@ -90,7 +95,7 @@ export class Exchange<Queue> implements ExchangeOptions {
     if (!of?.delete(identity(routingKey, args))) return;
     if (of.size === 0) this.#bindings.delete(queue);
     this.#bindingCount--;
-    this.#routes.clear();
+    this.#forgetRoutes();
     if (this.#topics !== undefined) this.#topics.remove(routingKey, queue);
     else if (this.type === "direct") {
       const queues = this.#keys.get(routingKey)!;
@@ -102,13 +107,24 @@ export class Exchange<Queue> implements ExchangeOptions {
 
   /** The queues a message of this key enters. The list is shared: it is not to be changed. */
   route(routingKey: string): readonly Queue[] {
-    let queues = this.#routes.get(routingKey);
+    // Every key is the same to a fanout exchange.
+    const key = this.type === "fanout" ? "" : routingKey;
+    let queues = this.#routes.get(key);
     if (queues === undefined) {
-      queues = this.#resolve(routingKey);
-      if (this.#routes.size >= CACHED_KEYS) this.#routes = new Map();
-      this.#routes.set(routingKey, queues);
+      queues = this.#resolve(key);
+      this.#cached += Math.max(1, queues.length);
+      if (this.#cached > CACHED_PLACES) {
+        this.#forgetRoutes();
+        this.#cached = Math.max(1, queues.length);
+      }
+      this.#routes.set(key, queues);
     }
     return queues;
+  }
+
+  #forgetRoutes(): void {
+    if (this.#routes.size > 0) this.#routes = new Map();
+    this.#cached = 0;
   }
 
   #resolve(routingKey: string): readonly Queue[] {
