@@ -157,10 +157,18 @@ export class Subscriptions {
         retainHandling: asked.retainHandling,
         identifier: request.identifier,
         partitions: declared.partitions,
-        logOffset: this.log.store.next(),
+        logOffset: this.#owedFrom(session.subscriptions.get(asked.filter)),
       };
       return { code: decided.qos as ReasonCode, subscription, request: asked, fresh };
     });
+  }
+
+  /**
+   * From which message of the log on a subscription counts. One that replaces its like is owed what that
+   * was owed: else a restart would forget what is still to come (D8.5).
+   */
+  #owedFrom(replaced: StoredSubscription | undefined): Offset {
+    return replaced !== undefined && replaced.qos > 0 ? replaced.logOffset : this.log.store.next();
   }
 
   /** Stored positions of the channels that the session is about to read for the first time. */

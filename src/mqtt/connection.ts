@@ -437,8 +437,9 @@ export class MqttConnection implements Requester {
 
   // ------------------------------------------------------------------------- what the core sees
 
+  /** Nothing is sent on a connection that closes: what is at QoS 0 would count as delivered (D11.12). */
   get buffered(): number {
-    return this.#output.buffered;
+    return this.#state === "connected" ? this.#output.buffered : Infinity;
   }
 
   deliver(delivery: Delivery, packetId: number, dup: boolean): boolean {

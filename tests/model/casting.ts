@@ -13,6 +13,8 @@ import {
 import { settle } from "./reading.ts";
 
 export class Casting {
+  constructor(private readonly slackMs: number) {}
+
   /** A publish is stored: whom it is owed to. */
   stored(facts: Facts, publish: Publish, channel: string | undefined): void {
     // An empty payload names no publish.
@@ -97,6 +99,13 @@ export class Casting {
     if (given?.client === session.client) given.acked = { state: "sent", at: now };
   }
 
+  /** A DISCONNECT goes that ends the session: what it has is others' before the close is heard of. */
+  leaving(facts: Facts, client: string): void {
+    for (const { given } of facts.groups.values()) {
+      for (const each of given.values()) if (each.client === client) each.free = true;
+    }
+  }
+
   /** A member is a member no more: what it has goes back, and what nobody durable waits for is gone. */
   left(facts: Facts, client: string, filter: string | undefined): void {
     for (const group of facts.groups.values()) {
@@ -118,10 +127,14 @@ export class Casting {
 
   settled(facts: Facts, session: SessionFacts, now: number): void {
     if (session.connection === undefined) return;
-    for (const { ack } of session.owed.values()) if (ack !== undefined) settle(ack, now);
+    for (const { ack } of session.owed.values()) {
+      if (ack !== undefined) settle(ack, now - this.slackMs, now);
+    }
     for (const { given } of facts.groups.values()) {
       for (const { client, acked } of given.values()) {
-        if (client === session.client && acked !== undefined) settle(acked, now);
+        if (client === session.client && acked !== undefined) {
+          settle(acked, now - this.slackMs, now);
+        }
       }
     }
   }
@@ -150,15 +163,24 @@ export class Casting {
   }
 
   stopped(facts: Facts, graceful: boolean): void {
-    const after = (ack: Owed["ack"]) => {
+    const after = (ack: Owed["ack"], inOrder: boolean) => {
       if (ack === undefined) return;
       const kept = ack.state === "stored" || (graceful && ack.state === "sure");
-      ack.state = kept ? "stored" : "maybe";
+      ack.state = kept && inOrder ? "stored" : "maybe";
     };
-    for (const { owed } of facts.sessions.values()) for (const { ack } of owed.values()) after(ack);
+    for (const { owed } of facts.sessions.values()) {
+      // A cursor is one offset: what was acknowledged above something that was not, may come again.
+      let earliest = Infinity;
+      for (const [mark, { state }] of owed) {
+        if (state !== "acked") earliest = Math.min(earliest, facts.publishes.get(mark)!.askedAt);
+      }
+      for (const [mark, { ack }] of owed) {
+        after(ack, facts.publishes.get(mark)!.storedAt < earliest);
+      }
+    }
     for (const { given } of facts.groups.values()) {
       for (const each of given.values()) {
-        after(each.acked);
+        after(each.acked, true);
         each.free = true;
       }
     }

@@ -2,6 +2,7 @@
 import type { ServerPacket } from "../support/mqtt_bytes.ts";
 import { hex } from "./bytes.ts";
 import {
+  at,
   Broken,
   channelOf,
   isAppend,
@@ -42,6 +43,9 @@ export class Hearing {
   /** QoS 2 deliveries past their PUBREC, by client, from connections that are gone. */
   readonly #halfDone = new Map<string, Map<number, Outstanding>>();
 
+  /** What was last sent under a packet identifier, by client. */
+  readonly #sent = new Map<string, Map<number, Outstanding["kind"]>>();
+
   constructor(private readonly model: Model, private readonly now: () => number) {}
 
   /** A delivery to a client of the schedule. */
@@ -53,7 +57,7 @@ export class Hearing {
     }
     const mark = utf8.decode(packet.payload);
     const { topic, qos, packetId } = packet;
-    const kind = this.#kind(packet);
+    const kind = this.#kind(peer.client, packet);
     const channel = channelOf(topic) ?? "";
     // A group's copy of a record comes from the log, and names no offset (D9.5).
     // Nor does a deletion that found no value and was not stored (D13.4).
@@ -118,6 +122,7 @@ export class Hearing {
     if (peer.outstanding.has(packetId)) {
       throw new Broken("D8.7", `packet ${packetId} of ${peer.client} is on the wire twice`);
     }
+    at(this.#sent, peer.client, () => new Map()).set(packetId, kind);
     const era = session.consumers.get(channel)?.era ?? 0;
     peer.outstanding.set(packetId, {
       packetId,
@@ -137,7 +142,10 @@ export class Hearing {
     }
   }
 
-  #kind(packet: Received): Outstanding["kind"] {
+  #kind(client: string, packet: Received): Outstanding["kind"] {
+    // What is sent again is what it was: options are those of the moment (D8.11).
+    const before = packet.dup ? this.#sent.get(client)?.get(packet.packetId) : undefined;
+    if (before !== undefined) return before;
     if (packet.properties.subscriptionIdentifiers?.includes(SHARED_IDENTIFIER)) return "shared";
     const channel = channelOf(packet.topic);
     if (isQueue(channel)) return "offer";
@@ -295,6 +303,7 @@ export class Hearing {
   /** The session begins anew. */
   fresh(client: string): void {
     this.#halfDone.delete(client);
+    this.#sent.delete(client);
   }
 
   /** The broker died or stopped: deliveries of channels are new packets from here on (I15). */

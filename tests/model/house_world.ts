@@ -282,6 +282,7 @@ interface Life {
 
 export class HouseWorld implements World {
   readonly slackMs = 0;
+  readonly deafness = true;
   readonly log = new LastLines();
   readonly #directory = Deno.makeTempDirSync({ dir: parentDirectory(), prefix: "saguin-model-" });
   readonly #snapshots = new ForgetfulDirectory(this.#directory);

@@ -64,12 +64,14 @@ export class Model {
   #snapshot: Facts = noFacts();
   /** Ids are identities for ever, whatever a crash forgets. */
   readonly #ids = new Map<string, string>();
-  readonly reading = new Reading();
-  readonly casting = new Casting();
+  readonly reading: Reading;
+  readonly casting: Casting;
   readonly working: Working;
   #events = 0;
 
   constructor(private readonly slackMs: number) {
+    this.reading = new Reading(slackMs);
+    this.casting = new Casting(slackMs);
     this.working = new Working(slackMs);
   }
 
@@ -217,11 +219,11 @@ export class Model {
   subscribing(client: string, filter: string, qos: number): Subscription {
     const session = this.session(client)!;
     const before = session.subscriptions.get(filter);
-    // Replaced by its like: what it was owed until then it is owed still.
-    if (before?.sure === true && before.qos === qos) return before;
-    const since = this.#event();
     const from = before?.sure === true ? before.from : new Map<string, number>();
-    const subscription: Subscription = { filter, qos, since, sure: false, from, before };
+    // Replaced by its like: what it was owed until then it is owed still.
+    const like = before?.sure === true && before.qos === qos;
+    const since = like ? before.since : this.#event();
+    const subscription: Subscription = { filter, qos, since, sure: like, from, before };
     session.subscriptions.set(filter, subscription);
     return subscription;
   }

@@ -3,6 +3,7 @@ import { concat } from "./bytes.ts";
 import {
   encodeConnect,
   encodeDisconnect,
+  encodePingreq,
   encodePuback,
   encodePubcomp,
   encodePublish,
@@ -60,6 +61,7 @@ export class Peer {
   /** The DISCONNECT changes the session's expiry. */
   leavingExpiry: number | undefined;
   #wire: ClientWire | undefined;
+  #pinged: (() => void)[] = [];
   #received: Uint8Array<ArrayBuffer> = new Uint8Array(0);
 
   constructor(
@@ -82,13 +84,15 @@ export class Peer {
       const parsed = parseServerPacket(this.#received, this.level);
       if (parsed === undefined) return;
       this.#received = this.#received.slice(parsed.size);
-      this.events.packet(this, parsed.packet);
+      if (parsed.packet.type === "pingresp") this.#pinged.shift()?.();
+      else this.events.packet(this, parsed.packet);
     }
   }
 
   #gone(): void {
     if (this.closed) return;
     this.closed = true;
+    this.#answerPings();
     this.events.closed(this);
   }
 
@@ -97,11 +101,24 @@ export class Peer {
     if (this.closed) return;
     this.closed = true;
     this.#wire?.close();
+    this.#answerPings();
     this.events.closed(this);
   }
 
   get usable(): boolean {
     return this.connected && !this.closed && !this.leaving;
+  }
+
+  /** Resolves when the broker has read all that was sent, or the connection is gone. */
+  async read(): Promise<void> {
+    if (!this.connected || this.closed) return;
+    const answered = new Promise<void>((resolve) => this.#pinged.push(resolve));
+    this.send(encodePingreq());
+    await answered;
+  }
+
+  #answerPings(): void {
+    for (const resolve of this.#pinged.splice(0)) resolve();
   }
 
   send(bytes: Uint8Array): void {

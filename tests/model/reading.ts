@@ -32,6 +32,8 @@ export function channelsOf(filter: string): string[] {
 }
 
 export class Reading {
+  constructor(private readonly slackMs: number) {}
+
   #suspicions: Suspicion[] = [];
 
   /** SUBACK granted `filter`: from where on its records are owed. */
@@ -191,7 +193,9 @@ export class Reading {
       if (read && session.connection !== undefined) consumer.readTo = next;
       if (session.connection === undefined) continue;
       const lowest = lowestOf(consumer.onWire);
-      for (const [offset, ack] of consumer.acked) settle(ack, now, offset < lowest);
+      for (const [offset, ack] of consumer.acked) {
+        settle(ack, now - this.slackMs, now, offset < lowest);
+      }
     }
   }
 
@@ -276,9 +280,11 @@ function lowestOf(offsets: ReadonlySet<number>): number {
 }
 
 /** The broker has taken in what was sent; after an interval it has stored it, unless `mayWait`. */
-export function settle(ack: Ack, now: number, stores = true): void {
+export function settle(ack: Ack, storedUntil: number, now: number, stores = true): void {
   if (ack.state === "sent") {
     ack.state = "sure";
     ack.at = now;
-  } else if (ack.state === "sure" && stores && now - ack.at >= KEPT_AFTER_MS) ack.state = "stored";
+  } else if (ack.state === "sure" && stores && storedUntil - ack.at >= KEPT_AFTER_MS) {
+    ack.state = "stored";
+  }
 }

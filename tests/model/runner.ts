@@ -77,6 +77,11 @@ export class Runner {
   }
 
   async #settle(): Promise<void> {
+    // Where nobody can look into the broker, a PINGRESP says that what was sent is read.
+    if (this.world.slackMs > 0) {
+      const peers = [...this.#peers.values(), this.#observer, this.#surveyor];
+      await Promise.all(peers.map((peer) => peer.read()));
+    }
     await this.world.settle();
     this.#check();
     this.#reckonNexts();
@@ -107,7 +112,7 @@ export class Runner {
       case "impostor":
         return await this.#impostor(step);
       case "disconnect":
-        return this.#usable(step.client)?.disconnect(step.expiry);
+        return this.#disconnect(step);
       case "cut": {
         const peer = this.#peers.get(step.client);
         if (peer?.usable === true) peer.cut();
@@ -185,11 +190,23 @@ export class Runner {
   }
 
   async #impostor({ client, how, clean }: Of<"impostor">): Promise<void> {
+    if (how === "cut" && !this.world.deafness) return;
     const peer = this.#peer(client, 5);
     this.#impostors.add(peer);
     this.model.disturbed(client);
     await peer.open(this.world, how === "cut");
     peer.connect({ clean, expiry: 3_000, window: 10, badWill: how === "refused" });
+  }
+
+  #disconnect({ client, expiry }: Of<"disconnect">): void {
+    const peer = this.#usable(client);
+    if (peer === undefined) return;
+    // A session that had no expiry may not be given one (3.14.2.2.2).
+    const session = this.model.session(client);
+    peer.disconnect(session?.expiry === 0 ? undefined : expiry);
+    if (session?.expiry === 0 || peer.leavingExpiry === 0) {
+      this.model.casting.leaving(this.model.facts, client);
+    }
   }
 
   #closed(peer: Peer): void {
@@ -506,7 +523,9 @@ export class Runner {
       let floor = 0;
       this.#ask(this.#surveyor, channel, "0", (reply) => floor = Number(reply), () => {});
       this.#ask(this.#surveyor, channel, "-1", (reply) => {
-        if (!(floor > 0 && Number(reply) > 0)) throw new Error(`a survey got ${reply}`);
+        if (!(floor > 0 && Number(reply) > 0)) {
+          throw new Broken("1", `${channel} begins at ${floor} and ends at ${reply}`);
+        }
         this.model.surveyed(channel, floor, Number(reply));
       }, () => {});
     }

@@ -19,6 +19,8 @@ export interface World {
   readonly now: number;
   /** How far the broker's clock and this one may be apart when something is timed: milliseconds. */
   readonly slackMs: number;
+  /** A connection can be opened that nothing can be written to. */
+  readonly deafness: boolean;
   /** `deaf`: nothing the broker writes can be written. */
   open(events: WireEvents, deaf?: boolean): Promise<ClientWire>;
   /** Lets the broker do a little. */

@@ -123,3 +123,19 @@ overBoth("D9.5 I8 a group's copy of a record keeps its identity over a restart",
   assert.equal(property(after, "saguin-id").length, 1);
   again.close();
 });
+
+overBoth("D8.5 I18 subscribing again forgets nothing that is owed, over a restart", {
+  channels: CHANNELS,
+  snapshots: true,
+}, async (house) => {
+  const { client } = await durable(house, "r", { properties: { receiveMaximum: 1 } });
+  await subscribed(client, "cast/#");
+  await written(house, "cast/a", ["1", "2"]);
+  await client.expectPublish("cast/a", "1");
+  await subscribed(client, "cast/#");
+  await house.restart();
+  client.close();
+  const { client: again } = await durable(house, "r");
+  assert.deepEqual((await takenAll(again, 2)).map(text), ["1", "2"]);
+  again.close();
+});
