@@ -22,9 +22,9 @@ export class IngestService {
     }
   }
 
-  /** Removes what is too old already, then goes on doing so. */
-  start(): Promise<void> {
-    return this.#ingest!.start();
+  /** Removes what is too old already, and goes on doing so. */
+  start(): void {
+    this.#ingest!.start();
   }
 
   stop(): void {

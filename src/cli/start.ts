@@ -105,7 +105,7 @@ export async function startBroker(
       (made) => ingest?.join(made, providers),
     );
     await amqp?.open(broker, providers);
-    await ingest?.start();
+    ingest?.start();
     stop.listen();
     if (configuration.pidFile !== undefined) writePidFile(configuration.pidFile);
     const admission = new Admission(configuration.limits.maxConnections);

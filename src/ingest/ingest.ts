@@ -48,9 +48,9 @@ export class Ingest implements Copying {
     publisher.copying.push(this);
   }
 
-  /** Removes what is too old already, then goes on doing so. */
-  start(): Promise<void> {
-    return this.#retention.start();
+  /** Removes what is too old already, and goes on doing so. */
+  start(): void {
+    this.#retention.start();
   }
 
   stop(): void {

@@ -34,10 +34,9 @@ export class IngestRetention {
     this.#everyMs = Math.max(SHORTEST_SWEEP_MS, Math.floor(shortest / 10));
   }
 
-  async start(): Promise<void> {
-    if (this.#swept.length === 0) return;
-    await this.#sweep();
-    this.#arm();
+  /** The first sweep runs beside what is published: after a shorter period it may take minutes. */
+  start(): void {
+    if (this.#swept.length > 0) this.#begin();
   }
 
   stop(): void {
@@ -47,10 +46,11 @@ export class IngestRetention {
 
   #arm(): void {
     if (this.#stopped) return;
-    this.#timer = this.context.timers.after(
-      this.#everyMs,
-      () => void this.#sweep().finally(() => this.#arm()),
-    );
+    this.#timer = this.context.timers.after(this.#everyMs, () => this.#begin());
+  }
+
+  #begin(): void {
+    void this.#sweep().finally(() => this.#arm());
   }
 
   async #sweep(): Promise<void> {
@@ -68,6 +68,8 @@ export class IngestRetention {
         if (some === 0) break;
       }
     } catch (error) {
+      // A provider that closes under a sweep refuses it.
+      if (this.#stopped) return;
       this.context.counters.storageErrors.add(name);
       this.context.log.error("an ingest table could not be swept; it is again at its next turn", {
         table: name,

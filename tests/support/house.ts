@@ -116,7 +116,7 @@ export class House implements AsyncDisposable {
       undefined,
       (broker) => this.ingest?.join(broker, providers),
     );
-    await this.ingest?.start();
+    this.ingest?.start();
     this.#watch();
     const [door] = this.configuration.mqtt.doors;
     if (door.kind !== "tcp") throw new Error("a house has one tcp door");
