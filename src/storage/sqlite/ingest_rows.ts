@@ -1,6 +1,6 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { IngestTable } from "../ingest.ts";
-import { documentOf } from "./ingest_document.ts";
+import { documentOf, textDocument } from "./ingest_document.ts";
 import { quoted } from "../../config/ingest_names.ts";
 import type { Unpacker } from "./packing.ts";
 
@@ -12,14 +12,16 @@ const NANOSECONDS_PER_MS = 1_000_000n;
 /** Every write to the ingest tables. The transaction is the caller's. */
 export class IngestRows {
   readonly #inserts: readonly StatementSync[];
+  /** The same for a document that SQLite has to take for JSON. */
+  readonly #jsonInserts: readonly StatementSync[];
   readonly #trims: readonly StatementSync[];
-  readonly #isValid: (json: string) => boolean;
 
   constructor(database: DatabaseSync, tables: readonly IngestTable[]) {
-    this.#inserts = tables.map(({ name }) =>
-      database.prepare(
-        `INSERT INTO ${quoted(name)} (_topic, _received_at, _message_id, doc) VALUES (?, ?, ?, ?)`,
-      )
+    const insert = ({ name }: IngestTable) =>
+      `INSERT INTO ${quoted(name)} (_topic, _received_at, _message_id, doc) SELECT ?1, ?2, ?3, ?4`;
+    this.#inserts = tables.map((table) => database.prepare(insert(table)));
+    this.#jsonInserts = tables.map((table) =>
+      database.prepare(`${insert(table)} WHERE json_valid(?4)`)
     );
     this.#trims = tables.map(({ name }) =>
       database.prepare(
@@ -27,18 +29,18 @@ export class IngestRows {
           `WHERE _received_at < ? ORDER BY _received_at LIMIT ${TRIM_ROWS})`,
       )
     );
-    const isValid = database.prepare("SELECT json_valid(?) AS valid");
-    this.#isValid = (json) => isValid.get(json)!.valid === 1;
   }
 
   /** Writes a row of a publish entry. */
-  publish(row: Unpacker): void {
-    this.#inserts[row.tag].run(
-      row.topic,
-      row.timestamp / NANOSECONDS_PER_MS,
-      row.messageId === "" ? null : row.messageId,
-      documentOf(row.payload, this.#isValid),
-    );
+  publish(row: Pick<Unpacker, "tag" | "topic" | "timestamp" | "messageId" | "payload">): void {
+    const { tag, topic, timestamp, messageId, payload } = row;
+    const receivedAt = timestamp / NANOSECONDS_PER_MS;
+    const id = messageId === "" ? null : messageId;
+    const { doc, text } = documentOf(payload);
+    if (text === undefined) this.#inserts[tag].run(topic, receivedAt, id, doc);
+    else if (Number(this.#jsonInserts[tag].run(topic, receivedAt, id, doc).changes) === 0) {
+      this.#inserts[tag].run(topic, receivedAt, id, textDocument(text));
+    }
   }
 
   /** Deletes the oldest rows received before `before`, at most `TRIM_ROWS`; how many. */
