@@ -242,6 +242,11 @@ export class WireClient implements Disposable {
 
   // ------------------------------------------------------------------------------------ closing
 
+  /** Cut by the test. */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
   /** Cuts the connection without a word. */
   close(): void {
     if (this.#closed) return;

@@ -1,7 +1,11 @@
-/** Invariant 16: subscribers that read nothing delay nobody, and cost a bounded amount of memory. */
+/**
+ * Invariant 16: subscribers that read nothing, that are slow, or that are dead delay nobody, and cost a
+ * bounded amount of memory.
+ */
 import assert from "node:assert/strict";
 import { BrokerProcess, configurationText } from "../support/broker_process.ts";
 import { encodePublish, join } from "../support/mqtt_bytes.ts";
+import { sleep } from "../support/wait.ts";
 import { WireClient } from "../support/wire.ts";
 
 const PUBLISHES = 30_000;
@@ -13,10 +17,15 @@ const PAYLOAD = "x".repeat(300);
  */
 const RATIO = 1.5;
 const NOISE_MS = { median: 1, p99: 10 };
-const ATTEMPTS = 4;
+/** Publishes are split over this many rounds past the subscribers, and more where noise asks for it. */
+const ROUNDS = 3;
+const ROUND = PUBLISHES / ROUNDS;
+const MOST_ROUNDS = 8;
+/** A slow subscriber acknowledges one delivery in so long. */
+const SLOW_MS = 50;
 const MIB = 1024 * 1024;
-/** Half a session's bound is on the wire and half waits; three of them, and what the heap makes of it. */
-const GROWTH_MIB = 96;
+/** Half a session's bound is on the wire and half waits; five of them, and what the heap makes of it. */
+const GROWTH_MIB = 128;
 
 interface Latency {
   readonly median: number;
@@ -40,6 +49,38 @@ async function subscriber(
   await client.subscribe({ subscriptions: [{ filter, qos }] });
   await client.expectSuback(1, [qos]);
   return client;
+}
+
+/**
+ * Three that read nothing (QoS 0, QoS 1, QoS 1 and durable), one that takes its time over each delivery,
+ * and one that is gone without a word of it while its session stays.
+ */
+async function burdened(port: number, filter: string, round: number): Promise<WireClient[]> {
+  const kinds: [string, number, number][] = [
+    ["casual", 0, 0],
+    ["deaf", 1, 0],
+    ["deaf and durable", 1, 600],
+    ["slow", 1, 0],
+    ["dead", 1, 600],
+  ];
+  const clients = await Promise.all(
+    kinds.map(([kind, qos, expiry]) => subscriber(port, `${kind} ${round}`, filter, qos, expiry)),
+  );
+  void slowly(clients[3]);
+  clients[4].close();
+  return clients;
+}
+
+async function slowly(client: WireClient): Promise<void> {
+  try {
+    for (;;) {
+      const { packetId } = await client.expectPublish(undefined, undefined, 60_000);
+      await sleep(SLOW_MS);
+      await client.puback(packetId);
+    }
+  } catch (error) {
+    if (!client.closed) throw error;
+  }
 }
 
 /** Publishes a window at a time, and says how long their PUBACKs took. */
@@ -83,23 +124,20 @@ for (const provider of ["sqlite", "memory"] as const) {
       let alone = WORST;
       let past = WORST;
       let growth = 0;
-      for (let attempt = 1;; attempt++) {
-        alone = better(alone, await publish(publisher, topic, PUBLISHES));
+      // Rounds of both in turn, so that what else the machine does is in both; the best of each counts.
+      for (let round = 1;; round++) {
+        alone = better(alone, await publish(publisher, topic, ROUND));
         const before = broker.residentBytes();
-        const subscribers = await Promise.all(
-          [[0, 0], [1, 0], [1, 600]].map(([qos, expiry], i) =>
-            subscriber(broker.port, `deaf ${attempt} ${i}`, deaf, qos, expiry)
-          ),
-        );
-        past = better(past, await publish(publisher, topic, PUBLISHES));
+        const subscribers = await burdened(broker.port, deaf, round);
+        past = better(past, await publish(publisher, topic, ROUND));
         growth = Math.max(growth, (broker.residentBytes() - before) / MIB);
         for (const client of subscribers) client.close();
         assert.ok(growth < GROWTH_MIB, `${topic}: memory grew by ${growth.toFixed(0)} MiB`);
         const within = (figure: "median" | "p99") =>
           past[figure] <= alone[figure] * RATIO + NOISE_MS[figure];
-        if (within("median") && within("p99")) break;
+        if (round >= ROUNDS && within("median") && within("p99")) break;
         assert.ok(
-          attempt < ATTEMPTS,
+          round < MOST_ROUNDS,
           `${topic}: PUBACK alone ${shown(alone)}, past the deaf ${shown(past)}`,
         );
       }
