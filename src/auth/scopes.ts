@@ -30,8 +30,10 @@ export function readScopes(text: string): readonly string[] | { readonly fault: 
     }
     if (!isServed(scope)) {
       return {
-        fault: `has the scope ${quoted(scope)}, which names no route; the routes are ` +
-          SCOPED_ROUTES.join(", "),
+        // What is no path may be a password that has come to stand here.
+        fault:
+          `has ${scope.startsWith("/") ? `the scope ${quoted(scope)}, which` : "a scope that"} ` +
+          `names no route; the routes are ${SCOPED_ROUTES.join(", ")}`,
       };
     }
   }

@@ -95,7 +95,7 @@ Deno.test("05 2 a scope that names no served route is refused", () => {
     assert.equal(bullets.length, 1, scope);
     assert.match(
       bullets[0],
-      /^1:1 user "a" has the scope "[^"]*", which names no route; the routes/,
+      /^1:1 user "a" has (the scope "\/[^"]*", which|a scope that) names no route; the routes/,
     );
     assert.ok(!bullets[0].includes("\x1b"));
   }
