@@ -49,6 +49,8 @@ export interface Exchange {
   releasing: Promise<Release> | undefined;
   /** Its value is in the retained store already, its release is not (D5.14). */
   retained: boolean;
+  /** Its publisher asked for that, or may have: of a hold found at the start it is not known unread. */
+  mayRetain: boolean;
   /** Shared groups over its channel have their copy already (D9.5). */
   copied: boolean;
 }
@@ -67,6 +69,7 @@ function newExchange(packetId: number, place: HoldPlace, state: Exchange["state"
     repeats: [],
     releasing: undefined,
     retained: false,
+    mayRetain: true,
     copied: false,
   };
 }
@@ -123,6 +126,7 @@ export class ExactlyOnce {
       channel,
     };
     const exchange = newExchange(packetId, place, "holding");
+    exchange.mayRetain = request.retain;
     exchangesOf(session).held.set(packetId, exchange);
     place.provider.submit(
       new HoldEntry(
@@ -267,9 +271,30 @@ export class ExactlyOnce {
     return { code, reason: `the release could not be stored and stays held: ${error.message}` };
   }
 
+  /**
+   * Releases of a session reach their stores in the order of its PUBRELs, whatever each has to read
+   * before: a subscriber gets what one client published in that client's order (D20.4).
+   */
   async #write(
     session: Session,
     exchange: Exchange,
+  ): Promise<typeof Reason.Success | typeof Reason.PacketIdentifierNotFound> {
+    const exchanges = exchangesOf(session);
+    const before = exchanges.releases;
+    let handedOver!: () => void;
+    exchanges.releases = new Promise((resolve) => handedOver = resolve);
+    try {
+      await before;
+      return await this.#writeInTurn(session, exchange, handedOver);
+    } finally {
+      handedOver();
+    }
+  }
+
+  async #writeInTurn(
+    session: Session,
+    exchange: Exchange,
+    handedOver: () => void,
   ): Promise<typeof Reason.Success | typeof Reason.PacketIdentifierNotFound> {
     const { place, packetId } = exchange;
     await this.#ahead(session, exchange);
@@ -284,7 +309,9 @@ export class ExactlyOnce {
         await storeApart(each);
         written.push(each);
       }
-      record = await place.store.releaseHold(session.clientId, packetId, together);
+      const released = place.store.releaseHold(session.clientId, packetId, together);
+      handedOver();
+      record = await released;
     } catch (error) {
       for (const each of copies) each.refused(written.includes(each));
       throw error;
@@ -313,7 +340,7 @@ export class ExactlyOnce {
    */
   async #ahead(session: Session, exchange: Exchange): Promise<void> {
     const { place, packetId } = exchange;
-    const mayRetain = place.channel === undefined && !exchange.retained;
+    const mayRetain = place.channel === undefined && exchange.mayRetain && !exchange.retained;
     const mayCopy = place.channel !== undefined && place.channel.kind !== "queue" &&
       !exchange.copied && this.publisher.hasGroups;
     if (!mayRetain && !mayCopy) return;

@@ -70,6 +70,8 @@ export class InboundExchanges {
   readonly held = new Map<number, Exchange>();
   /** Requests to control topics that were carried out and whose PUBREL is to come. */
   readonly applied = new Set<number>();
+  /** Resolves when the last release so far was handed to its store. */
+  releases: Promise<void> | undefined;
 }
 
 /**
