@@ -12,6 +12,7 @@ import type { Provider } from "../storage/contract.ts";
 import type { Family } from "../operations/metrics/exposition.ts";
 import type { Scrape } from "../operations/metrics/family.ts";
 import { amqpFamilies } from "./amqp_metrics.ts";
+import { amqpOverview } from "./amqp_overview.ts";
 import type { Identities } from "./identities.ts";
 import type { Change } from "./reload.ts";
 
@@ -82,6 +83,11 @@ export class AmqpService {
   /** Metrics, once it is open. */
   get families(): readonly Family<Scrape>[] {
     return amqpFamilies(this.#amqp!);
+  }
+
+  /** What the page shows of it, once it is open. */
+  overview(): object {
+    return amqpOverview(this.#amqp!);
   }
 
   serve(context: Context, admission: Admission): void {

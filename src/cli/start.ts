@@ -120,6 +120,7 @@ export async function startBroker(
       timers,
       extensions: [...amqp?.families ?? [], ...ingest?.families ?? []],
       ingest: ingest?.store,
+      amqp: amqp && (() => amqp.overview()),
     });
     log.info("the broker is running", { version: VERSION, revision: REVISION, pid: Deno.pid });
     const code = await stop.requested;

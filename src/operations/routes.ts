@@ -36,6 +36,8 @@ export interface RouteParts {
   readonly timers: { readonly fired: number; readonly lateMs: number };
   /** Metrics of doors that are there by configuration only, behind the catalogue. */
   readonly extensions?: readonly Family<Scrape>[];
+  /** The part of the overview that AMQP has; undefined where it is not configured. */
+  readonly amqp?: () => object;
   /** The ingest tables; undefined where there are none. */
   readonly ingest?: IngestStore;
 }
@@ -57,6 +59,7 @@ export function routesOf(parts: RouteParts, minScrapeIntervalMs: number): Routes
     version,
     clock,
     startedAt,
+    amqp: parts.amqp,
   });
   const config = new ConfigRoute(parts.settings);
   const ingest = new IngestRoute(parts.ingest);

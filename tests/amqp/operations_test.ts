@@ -106,6 +106,20 @@ Deno.test("C5, C6 the start says what it found and how it acknowledges; metrics 
     'saguin_crossing_skipped_total{direction="amqp_to_mqtt",cause="no_topic"} 1',
     'saguin_crossing_skipped_total{direction="mqtt_to_amqp",cause="reserved_topic"} 1',
   ]);
+  const { amqp: shown } = await (await fetch(
+    `http://127.0.0.1:${operations}/v1/operations/overview`,
+  )).json();
+  assert.deepEqual(shown, {
+    connections: 2,
+    channels: 1,
+    published: 12,
+    queues: [
+      { queue: "q", stored: true, ready: 1, unacked: 1, consumers: 0, dropped: 1 },
+      { queue: "passing", stored: false, ready: 1, unacked: 0, consumers: 0, dropped: 1 },
+    ],
+    queues_total: 2,
+    returned: 2,
+  });
   const scraped = [...Metrics.parse(text).families].filter(([name]) =>
     /^saguin_(amqp|crossing)/.test(name)
   );

@@ -6,6 +6,8 @@ import assert from "node:assert/strict";
 import { parse, stringify } from "yaml";
 import { cheapHash } from "../auth/cheap_hash.ts";
 import { aDay } from "../operations/day.ts";
+import * as amqp from "../amqp/support/amqp_bytes.ts";
+import { AmqpClient } from "../amqp/support/client.ts";
 import { BrokerProcess, configurationText } from "../support/broker_process.ts";
 import { ask, basic } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
@@ -96,10 +98,12 @@ interface Plant extends AsyncDisposable {
   readonly broker: BrokerProcess;
   readonly url: string;
   readonly where: { readonly hostname: string; readonly port: number };
+  readonly amqpPort: number;
 }
 
 async function openPlant(): Promise<Plant> {
   const port = freePort();
+  const amqpPort = freePort();
   const broker = await BrokerProcess.start((place) => {
     const file = `${place.directory}/operators`;
     Deno.writeTextFileSync(
@@ -110,13 +114,15 @@ async function openPlant(): Promise<Plant> {
     return configurationText(place, {
       channels: CHANNELS,
       broker: `operations:\n  password_file: ${file}\n` +
-        `  listen: {tcp: {address: "127.0.0.1:${port}"}}`,
+        `  listen: {tcp: {address: "127.0.0.1:${port}"}}\n` +
+        `amqp: {listen: {tcp: {address: "127.0.0.1:${amqpPort}"}}}`,
     });
   });
   return {
     broker,
     url: `http://127.0.0.1:${port}/`,
     where: { hostname: "127.0.0.1", port },
+    amqpPort,
     [Symbol.asyncDispose]: () => broker[Symbol.asyncDispose](),
   };
 }
@@ -168,6 +174,10 @@ Deno.test("the page: loads without a complaint, updates, and shows a consumer th
   using intruder = await WireClient.open(broker.port);
   await intruder.connect({ clientId: "intruder\u0001", userName: "mallory" });
   await intruder.expectConnack(0x85);
+  using pool = await AmqpClient.connected(plant.amqpPort);
+  await pool.declare("welding", { durable: true });
+  await pool.declare("", { exclusive: true });
+  await pool.send(amqp.publish(1, "", "welding", "{}", { properties: amqp.PERSISTENT }));
   let stopped = false;
   const producing = produce(broker.port, () => stopped);
   const as = { user: "ada", password: "engine" };
@@ -233,10 +243,20 @@ Deno.test("the page: loads without a complaint, updates, and shows a consumer th
       await browser.until("#queues-table .details", "shop/[01]/weld");
     });
 
+    await t.step("AMQP queues stand there where AMQP is configured", async () => {
+      await browser.until(
+        "#problems a[href='#amqp']",
+        "Messages wait in welding, and nobody consumes them: 1",
+      );
+      await browser.until("#amqp-table", "welding[^]*stored");
+      await browser.until("#amqp-table", "amq.gen-[^]*not stored");
+      await browser.until("#amqp-count", "^2; connections: 1, ");
+    });
+
     await t.step("every control is reached by the keyboard", async () => {
       await browser.evaluate("document.body.focus(), document.activeElement.blur()");
       const reached: string[] = [];
-      for (let i = 0; i < 16; i++) {
+      for (let i = 0; i < 40; i++) {
         await browser.press("Tab");
         reached.push(
           await browser.evaluate(

@@ -14,6 +14,7 @@ import {
 import {
   board,
   readersAreOpen,
+  showAmqp,
   showChannels,
   showProblems,
   showProviders,
@@ -150,6 +151,7 @@ async function refresh() {
       listsDue || readersAreOpen() ? readConsumers() : undefined,
     ]);
     showChannels(overview);
+    showAmqp(overview);
     showProviders(overview);
     state("live", "live");
   } catch (error) {

@@ -112,7 +112,7 @@ function fallsBehind({ channel, behind }) {
 }
 
 /** What somebody should look at, the worst first: how bad, in words, and where it stands. */
-function problemsOf({ channels, providers, totals }) {
+function problemsOf({ channels, providers, totals, amqp }) {
   const problems = [];
   const falling = channels.filter(fallsBehind);
   for (const { channel, losing } of channels) {
@@ -138,6 +138,11 @@ function problemsOf({ channels, providers, totals }) {
     if (type !== "queue" || depth === 0 || workers > 0) continue;
     const text = `${count(depth)} jobs of ${channel} wait, and it has no worker`;
     problems.push(["warn", text, `#queue-${channel}`]);
+  }
+  for (const { queue, stored, ready, consumers } of amqp?.queues ?? []) {
+    if (!stored || ready === 0 || consumers > 0) continue;
+    const text = `Messages wait in ${visible(queue)}, and nobody consumes them: ${count(ready)}`;
+    problems.push(["warn", text, "#amqp"]);
   }
   if (totals.deliveries_dropped > 0) {
     const text = `${count(totals.deliveries_dropped)} deliveries were dropped since the start`;
@@ -354,6 +359,50 @@ export function showChannels({ channels, channels_total: total }) {
   const cut = channels.length < total ? `the ${channels.length} worst of ${count(total)}` : "";
   write(byId("channels-count"), cut || count(streams.length));
   write(byId("queues-count"), count(queues.length));
+}
+
+// --------------------------------------------------------------------------------------------- AMQP
+
+const amqpTable = new Table(byId("amqp-table"), [
+  {
+    label: "Queue",
+    show: ({ queue, stored }, shown) => {
+      const node = kept(shown, "name", () => element("div"));
+      const name = kept(shown, "text", () => element("span"));
+      const badge = kept(shown, "badge", () => element("span", "badge"));
+      if (node.childNodes.length === 0) node.append(name, badge);
+      write(name, visible(queue));
+      write(badge, stored ? "stored" : "not stored");
+      return node;
+    },
+  },
+  {
+    label: "Ready",
+    number: true,
+    show: ({ ready, consumers }) => ({
+      text: count(ready),
+      className: ready > 0 && consumers === 0 ? "warn-text" : "",
+    }),
+  },
+  { label: "Unacknowledged", number: true, show: ({ unacked }) => count(unacked) },
+  { label: "Consumers", number: true, show: ({ consumers }) => count(consumers) },
+  {
+    label: "Dropped at its bound",
+    number: true,
+    show: ({ dropped }) => ({ text: count(dropped), className: dropped > 0 ? "warn-text" : "" }),
+  },
+]);
+
+export function showAmqp({ amqp }) {
+  byId("amqp").hidden = byId("amqp-link").hidden = amqp === undefined;
+  if (amqp === undefined) return;
+  amqpTable.show(amqp.queues, ({ queue }) => queue, "No queues.");
+  const cut = amqp.returned < amqp.queues_total ? `the ${amqp.returned} fullest of ` : "";
+  write(
+    byId("amqp-count"),
+    `${cut}${count(amqp.queues_total)}; connections: ${count(amqp.connections)}, ` +
+      `publishes a second: ${rate(rates.of("amqp", amqp.published))}`,
+  );
 }
 
 // ------------------------------------------------------------------------------------------ storage

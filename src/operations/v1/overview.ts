@@ -25,6 +25,8 @@ export interface OverviewSurroundings {
   readonly clock: Clock;
   /** Monotonic ms. */
   readonly startedAt: number;
+  /** What AMQP adds, where it is configured. */
+  readonly amqp?: () => object;
 }
 
 export class Overview {
@@ -43,7 +45,7 @@ export class Overview {
   }
 
   async #make(): Promise<HttpResponse> {
-    const { surveyor, brokerId, version, clock, startedAt } = this.on;
+    const { surveyor, brokerId, version, clock, startedAt, amqp } = this.on;
     const survey = await surveyor.survey(new Pace(clock));
     const worst = new FirstFew<ChannelSurvey>(MOST_ROWS, inOrder);
     for (const channel of survey.channels) worst.add(channel);
@@ -64,6 +66,7 @@ export class Overview {
       channels_total: survey.channels.length,
       returned: channels.length,
       providers: survey.providers.map(providerRow),
+      ...amqp === undefined ? {} : { amqp: amqp() },
     });
     this.#madeAt = survey.takenAt;
     return this.#latest;
