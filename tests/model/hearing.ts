@@ -68,19 +68,21 @@ export class Hearing {
       ? numberOf(packet, "saguin-offset")
       : kind === "shared" || mark === ""
       ? 0
-      : model.offsetOf(channel, mark) ?? 0;
+      : model.records.offsetOf(model.facts, channel, mark) ?? 0;
     const id = property(packet, "saguin-id");
     if (channel === "") {
       if (mark !== "") {
-        if (peer.level === 5) model.broadcastSeen(mark, id);
-        else model.visible(mark, "a broadcast");
+        if (peer.level === 5) model.records.broadcastSeen(model.facts, mark, id);
+        else model.records.visible(model.facts, mark, "a broadcast");
       }
     } else if (peer.level === 5 && (told || kind === "shared")) {
       if (id === undefined) throw new Broken("8", `${mark} of ${channel} came without an identity`);
-      if (offset > 0) model.saw(channel, offset, mark, id);
-      else if (mark !== "") model.visible(mark, channel);
+      if (offset > 0) model.records.saw(model.facts, channel, offset, mark, id);
+      else if (mark !== "") model.records.visible(model.facts, mark, channel);
       if (channel.endsWith("__dlq")) this.#letter(packet, channel, mark, id);
-    } else if (mark !== "" && !channel.endsWith("__dlq")) model.visible(mark, channel);
+    } else if (mark !== "" && !channel.endsWith("__dlq")) {
+      model.records.visible(model.facts, mark, channel);
+    }
     const shared = kind === "shared" ? sharedOf(session, topic) : undefined;
     if (kind !== "offer" && kind !== "shared" && !packet.dup && !Model.reaches(session, topic)) {
       throw new Broken(
@@ -211,7 +213,7 @@ export class Hearing {
     const offset = numberOf(packet, "saguin-offset");
     const id = property(packet, "saguin-id");
     if (id === undefined) throw new Broken("8", `${mark} of ${channel} came without an identity`);
-    model.saw(channel, offset, mark, id);
+    model.records.saw(model.facts, channel, offset, mark, id);
     if (channel.endsWith("__dlq")) this.#letter(packet, channel, mark, id);
     let seen = this.observed.get(channel);
     if (seen === undefined) this.observed.set(channel, seen = new Set());
@@ -257,7 +259,7 @@ export class Hearing {
     const { model } = this;
     const session = model.session(peer.client);
     if (session?.connection !== peer.number) return;
-    const known = offset > 0 ? offset : model.offsetOf(channel, mark) ?? 0;
+    const known = offset > 0 ? offset : model.records.offsetOf(model.facts, channel, mark) ?? 0;
     switch (kind) {
       case "append":
         if (session.consumers.get(channel)?.era === era) {

@@ -12,22 +12,18 @@ import type { Configuration } from "../../src/config/configuration.ts";
 import { loadConfiguration } from "../../src/config/load.ts";
 import { REAL_SURROUNDINGS } from "../../src/config/walk.ts";
 import { type ConnectionContext, MqttConnection } from "../../src/mqtt/connection.ts";
-import type { ByteLink } from "../../src/doors/byte_link.ts";
-import { type Clock, fromMilliseconds } from "../../src/platform/clock.ts";
-import type { Log, LogFields } from "../../src/platform/log.ts";
-import type { Timer, Timers } from "../../src/platform/timers.ts";
 import type { Provider } from "../../src/storage/contract.ts";
 import { MemoryProvider } from "../../src/storage/memory/provider.ts";
-import { Keeper } from "../../src/storage/sqlite/keeper.ts";
 import { SqliteProvider } from "../../src/storage/sqlite/provider.ts";
-import { roleOf } from "../../src/storage/sqlite/worker_name.ts";
-import { Writer } from "../../src/storage/sqlite/writer.ts";
 import { ForgetfulDirectory } from "../storage/snapshot/forgetful_directory.ts";
 import { configurationText } from "../support/broker_process.ts";
+import { LastLines } from "./last_lines.ts";
+import { LifeTime } from "./life_time.ts";
+import { Pipe } from "./pipe.ts";
 import type { StorageKind } from "./schedule.ts";
+import { TurnWorker } from "./turn_worker.ts";
 import { type ClientWire, CONFIGURATION, type WireEvents, type World } from "./world.ts";
 
-const START = Date.UTC(2026, 0, 2, 3, 4, 5);
 const REVISION = "0".repeat(40);
 /** A schedule that never comes to rest is a fault of its own. */
 const MOST_TURNS = 20_000;
@@ -65,211 +61,6 @@ function configurationOf(storage: StorageKind): Configuration {
 
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
-}
-
-// ------------------------------------------------------------------------------------------ time
-
-interface Armed extends Timer {
-  readonly due: number;
-  readonly fire: () => void;
-}
-
-/** The clocks and timers of one life of the broker; they die with it. */
-class LifeTime implements Clock, Timers {
-  #armed: Armed[] = [];
-  #dead = false;
-
-  constructor(public ms: number) {}
-
-  monotonic(): number {
-    return this.ms;
-  }
-
-  wall(): bigint {
-    return fromMilliseconds(START + this.ms);
-  }
-
-  after(delayMs: number, fire: () => void): Timer {
-    const due = this.ms + Math.max(0, Math.ceil(delayMs));
-    const armed: Armed = {
-      due,
-      fire,
-      cancel: () => {
-        const at = this.#armed.indexOf(armed);
-        if (at >= 0) this.#armed.splice(at, 1);
-      },
-    };
-    if (this.#dead) return armed;
-    let at = this.#armed.length;
-    while (at > 0 && this.#armed[at - 1].due > due) at--;
-    this.#armed.splice(at, 0, armed);
-    return armed;
-  }
-
-  stop(): void {
-    this.#dead = true;
-    this.#armed = [];
-  }
-
-  /** Moves to the next timer due until `end` and fires it; false when there is none. */
-  fireNext(end: number): boolean {
-    const [next] = this.#armed;
-    if (next === undefined || next.due > end) return false;
-    this.#armed.shift();
-    this.ms = Math.max(this.ms, next.due);
-    next.fire();
-    return true;
-  }
-}
-
-// --------------------------------------------------------------------------------------- storage
-
-type Handler = { handle(request: never): unknown };
-
-/** A storage worker without a thread: a turn does what was asked, the next one answers. */
-class TurnWorker {
-  onmessage: ((event: { data: unknown }) => void) | null = null;
-  onmessageerror: (() => void) | null = null;
-  onerror: ((event: ErrorEvent) => void) | null = null;
-  readonly #part: Handler;
-  #asked: unknown[] = [];
-  #answers: unknown[] = [];
-
-  constructor(name: string) {
-    this.#part = roleOf(name) === "writer" ? new Writer() : new Keeper();
-  }
-
-  postMessage(request: { ask: string }, transfer: Transferable[]): void {
-    // The first request carries memory that both sides share.
-    this.#asked.push(
-      request.ask === "open" ? request : structuredClone(request, { transfer }),
-    );
-  }
-
-  terminate(): void {}
-
-  /** False: there was nothing to do. */
-  turn(): boolean {
-    if (this.#answers.length > 0) {
-      for (const data of this.#answers.splice(0)) this.onmessage?.({ data });
-      return true;
-    }
-    if (this.#asked.length === 0) return false;
-    for (const request of this.#asked.splice(0)) {
-      this.#answers.push(structuredClone(this.#part.handle(request as never)));
-    }
-    return true;
-  }
-}
-
-// ----------------------------------------------------------------------------------------- pipes
-
-/** Both ends of a connection. */
-class Pipe implements ByteLink, ClientWire {
-  #toBroker: Uint8Array[] = [];
-  #ended = false;
-  #closed = false;
-  #reader: { buffer: Uint8Array; resolve: (count: number | null) => void } | undefined;
-  /** Bytes moved, or an end reached, since somebody looked. */
-  moved = false;
-
-  constructor(private events: WireEvents | undefined, private readonly deaf: boolean) {}
-
-  send(bytes: Uint8Array): void {
-    if (this.#ended) return;
-    this.#toBroker.push(bytes);
-    this.#feed();
-  }
-
-  /** The client's end, or the broker's: each stops hearing of the other. */
-  close(): void {
-    this.#ended = true;
-    this.moved = true;
-    const { events } = this;
-    this.events = undefined;
-    this.#feed();
-    if (events !== undefined) events.closed();
-  }
-
-  /** The client goes without a word from the broker. */
-  leave(): void {
-    this.events = undefined;
-    this.#ended = true;
-    this.#closed = true;
-    this.#feed();
-  }
-
-  /** The broker is dead: nothing it does reaches anybody. */
-  die(): void {
-    const { events } = this;
-    this.events = undefined;
-    this.#toBroker = [];
-    this.#ended = true;
-    this.#closed = true;
-    this.#feed();
-    events?.closed();
-  }
-
-  read(buffer: Uint8Array): Promise<number | null> {
-    return new Promise((resolve) => {
-      this.#reader = { buffer, resolve };
-      this.#feed();
-    });
-  }
-
-  #feed(): void {
-    const reader = this.#reader;
-    if (reader === undefined) return;
-    const [bytes] = this.#toBroker;
-    if (bytes === undefined) {
-      if (!this.#ended) return;
-      this.#reader = undefined;
-      this.moved = true;
-      return reader.resolve(null);
-    }
-    this.#reader = undefined;
-    this.moved = true;
-    const count = Math.min(bytes.length, reader.buffer.length);
-    reader.buffer.set(bytes.subarray(0, count));
-    if (count === bytes.length) this.#toBroker.shift();
-    else this.#toBroker[0] = bytes.subarray(count);
-    reader.resolve(count);
-  }
-
-  write(bytes: Uint8Array): Promise<void> {
-    if (this.deaf || this.#closed) return Promise.reject(new Error("the peer is gone"));
-    this.moved = true;
-    this.events?.data(bytes.slice());
-    return Promise.resolve();
-  }
-}
-
-/** Keeps what would have been said last: shown with a schedule that failed. */
-class LastLines implements Log {
-  readonly lines: string[] = [];
-  #say(level: string, msg: string, fields: LogFields = {}): void {
-    this.lines.push(
-      `${level} ${msg} ${
-        JSON.stringify(fields, (_, value) => typeof value === "bigint" ? String(value) : value)
-      }`,
-    );
-    if (this.lines.length > 400) this.lines.splice(0, 200);
-  }
-  debug(msg: string, fields?: LogFields): void {
-    this.#say("debug", msg, fields);
-  }
-  info(msg: string, fields?: LogFields): void {
-    this.#say("info", msg, fields);
-  }
-  warn(msg: string, fields?: LogFields): void {
-    this.#say("warn", msg, fields);
-  }
-  error(msg: string, fields?: LogFields): void {
-    this.#say("error", msg, fields);
-  }
-  enabled(): boolean {
-    return true;
-  }
 }
 
 /** One life of the broker. */

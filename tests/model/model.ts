@@ -5,18 +5,17 @@
  *
  * | Invariant | Asserted by |
  * |---|---|
- * | 1 | `Reading`: order, nothing stepped over, Session Present 0 below the floor; `seekAnswered` |
+ * | 1 | `Reading`: order, nothing stepped over, Session Present 0 below the floor; the runner: answers to seeks |
  * | 3, 4 | `Working.offered`, `Working.finish` |
  * | 5 | `Working.letter`, `Working.offered`, `Working.finish` |
  * | 6 | `Working.finish`, and the attempt of a later offer |
- * | 8, 9 | `saw`, `finish` |
- * | 15 | `Working.offered`, `finish`, and `idle` |
+ * | 8, 9 | `Records` |
+ * | 15 | `Working.offered`, `Working.finish`, and `idle` |
  * | 17 | `connected`, and whatever a session is owed after somebody else tried its client id |
- * | 18 | everything answered is there after a crash: `connected`, `saw`, `Casting`, `Working`, `finish` |
+ * | 18 | everything answered is there after a crash: `connected`, `Records`, `Casting`, `Working`, `finish` |
  */
 import { Casting } from "./casting.ts";
 import {
-  at,
   Broken,
   channelOf,
   type Exchange,
@@ -27,12 +26,12 @@ import {
   noFacts,
   pinnedQueue,
   type Publish,
-  type Seen,
   type SessionFacts,
   sharedFilter,
   type Subscription,
 } from "./facts.ts";
 import { channelsOf, Reading } from "./reading.ts";
+import { Records } from "./records.ts";
 import { MEET_MS, Working } from "./working.ts";
 import { MAX_EXPIRY } from "./world.ts";
 
@@ -62,8 +61,7 @@ export class Model {
   facts: Facts = noFacts();
   /** What a memory provider goes back to. */
   #snapshot: Facts = noFacts();
-  /** Ids are identities for ever, whatever a crash forgets. */
-  readonly #ids = new Map<string, string>();
+  readonly records = new Records();
   readonly reading: Reading;
   readonly casting: Casting;
   readonly working: Working;
@@ -351,34 +349,7 @@ export class Model {
     this.stored(exchange.mark, 0);
   }
 
-  // -------------------------------------------------------------------------------------- records
-
-  /** A record was seen in a channel, by whomever. */
-  saw(channel: string, offset: number, mark: string, id: string | undefined): void {
-    const records = at(this.facts.records, channel, () => new Map<number, Seen>());
-    const before = records.get(offset);
-    const what = `offset ${offset} of ${channel}`;
-    if (before !== undefined && before.mark !== mark) {
-      throw new Broken(
-        "9",
-        `${what} was ${before.mark || "a deletion"} and is ${mark || "a deletion"}`,
-      );
-    }
-    if (before !== undefined && id !== undefined && before.id !== undefined && before.id !== id) {
-      throw new Broken("8", `${what} was message ${before.id} and is ${id}`);
-    }
-    if (before?.id === undefined) records.set(offset, { mark, id });
-    if (mark === "") return;
-    this.visible(mark, channel);
-    this.#identify(mark, id);
-    if (isQueue(channel) || channel.endsWith("__dlq")) return;
-    const offsets = at(this.facts.offsets, channel, () => new Map<string, number>());
-    const known = offsets.get(mark);
-    if (known !== undefined && known !== offset) {
-      throw new Broken("18", `${mark} is in ${channel} twice: at ${known} and at ${offset}`);
-    }
-    offsets.set(mark, offset);
-  }
+  // ------------------------------------------------------------------------- values and dead letters
 
   /** A dead letter of job `offset`, itself record `letter` of the dead-letter channel. */
   letterSeen(
@@ -398,61 +369,6 @@ export class Model {
       );
     }
     this.working.letter(this.facts, queue, offset, mark, letter, attempts, now);
-  }
-
-  offsetOf(channel: string, mark: string): number | undefined {
-    return this.facts.offsets.get(channel)?.get(mark);
-  }
-
-  /** One message, one identity, whatever carries it (invariant 8). */
-  #identify(mark: string, id: string | undefined): void {
-    if (id === undefined) return;
-    const known = this.#ids.get(mark);
-    const publish = this.facts.publishes.get(mark);
-    const expected = publish?.named === true ? publish.id : known;
-    if (expected !== undefined && expected !== id) {
-      throw new Broken("8", `${mark} was message ${expected} and is ${id}`);
-    }
-    this.#ids.set(mark, id);
-    if (publish !== undefined) publish.id ??= id;
-  }
-
-  /** Something of a publish got to somebody. */
-  visible(mark: string, where: string): Publish {
-    const publish = this.facts.publishes.get(mark);
-    if (publish === undefined) {
-      throw new Broken("18", `${mark} is in ${where} and was never stored`);
-    }
-    if (publish.fate === "held" || publish.fate === "never") {
-      throw new Broken("D5.1", `${mark} is in ${where}, and its PUBREL never went`);
-    }
-    return publish;
-  }
-
-  broadcastSeen(mark: string, id: string | undefined): Publish {
-    const publish = this.visible(mark, "a broadcast");
-    if (id !== (publish.named ? publish.id : undefined)) {
-      throw new Broken("8", `${mark} was published as ${publish.id} and came as ${id}`);
-    }
-    return publish;
-  }
-
-  /** Whether `mark` (undefined: no value) may be the current value of a topic. */
-  mayBeCurrent(topic: string, mark: string | undefined): boolean {
-    const kept = topic.startsWith("kept/");
-    const all = [...this.facts.publishes.values()].filter((publish) =>
-      publish.topic === topic && (!kept || publish.retain) &&
-      publish.fate !== "held" && publish.fate !== "never"
-    );
-    const overwritten = (storedAt: number, except: Publish | undefined) =>
-      all.some((other) => other !== except && other.fate === "stored" && other.askedAt > storedAt);
-    if (mark !== undefined) {
-      const publish = this.facts.publishes.get(mark);
-      return publish !== undefined && all.includes(publish) &&
-        !overwritten(publish.storedAt, publish);
-    }
-    if (!all.some(({ fate, empty }) => fate === "stored" && !empty)) return true;
-    return all.some((each) => each.empty && !overwritten(each.storedAt, each));
   }
 
   latestDelivered(session: SessionFacts, topic: string, offset: number): void {
@@ -497,7 +413,7 @@ export class Model {
       const { client, connection, channel, mark, qos, unacknowledged } of this.#unplaced.splice(0)
     ) {
       const session = this.session(client);
-      const offset = this.offsetOf(channel, mark);
+      const offset = this.records.offsetOf(this.facts, channel, mark);
       const consumer = session?.consumers.get(channel);
       if (session?.connection !== connection || offset === undefined || consumer === undefined) {
         continue;
@@ -587,31 +503,14 @@ export class Model {
     for (const publish of this.facts.publishes.values()) {
       const channel = channelOf(publish.topic);
       if (publish.fate !== "stored" || !isAppend(channel)) continue;
-      if (this.offsetOf(channel, publish.mark) !== undefined) continue;
+      if (this.records.offsetOf(this.facts, channel, publish.mark) !== undefined) continue;
       // What retention took before anybody looked is gone, and may be.
       if ((this.facts.floors.get(channel) ?? 1) > 1) continue;
       throw new Broken("18", `${publish.mark} was stored in ${channel} and is not there`);
     }
     for (const [channel, records] of this.facts.records) {
-      if (!channel.endsWith("__dlq") && !isQueue(channel)) this.#inOrder(channel, records);
-    }
-  }
-
-  /** Of two records the one stored before the other was asked for has the lower offset (9). */
-  #inOrder(channel: string, records: ReadonlyMap<number, Seen>): void {
-    let earliest = { storedAt: Infinity, mark: "", offset: 0 };
-    for (const offset of [...records.keys()].sort((a, b) => b - a)) {
-      const publish = this.facts.publishes.get(records.get(offset)!.mark);
-      if (publish === undefined) continue;
-      if (publish.askedAt > earliest.storedAt) {
-        throw new Broken(
-          "9",
-          `${publish.mark} came after ${earliest.mark}, and has offset ${offset} of ${channel} ` +
-            `before ${earliest.offset}`,
-        );
-      }
-      if (publish.storedAt < earliest.storedAt) {
-        earliest = { storedAt: publish.storedAt, mark: publish.mark, offset };
+      if (!channel.endsWith("__dlq") && !isQueue(channel)) {
+        this.records.inOrder(this.facts, channel, records);
       }
     }
   }

@@ -1,22 +1,18 @@
 /** Carries out a schedule against a broker, with the model listening. */
 import type { ServerPacket } from "../support/mqtt_bytes.ts";
-import { unhex } from "./bytes.ts";
+import { Asking, type Of } from "./asking.ts";
 import { Broken, sharedFilter } from "./facts.ts";
 import { Hearing } from "./hearing.ts";
 import { type Asked, Model } from "./model.ts";
 import { Peer, type Received } from "./peer.ts";
-import { APPENDS, QUEUES, type Schedule, SHARED_IDENTIFIER, type Step } from "./schedule.ts";
+import { APPENDS, QUEUES, type Schedule, type Step } from "./schedule.ts";
 import type { World } from "./world.ts";
 
 const LOGS = [...APPENDS, ...QUEUES.map((queue) => `${queue}__dlq`)];
 /** Those whose floor retention moves. */
 const TRIMMED = ["trail", "brief"];
-/** Exchanges one client leaves open at most. */
-const MOST_EXCHANGES = 8;
 /** Rounds of acknowledging until nothing is left. */
 const MOST_ROUNDS = 60;
-
-type Of<Name extends Step["do"]> = Extract<Step, { do: Name }>;
 
 /** What a broken promise is told with. */
 export interface Failure {
@@ -29,11 +25,11 @@ export interface Failure {
 export class Runner {
   readonly model: Model;
   readonly hearing: Hearing;
+  readonly asking: Asking;
   readonly #peers = new Map<string, Peer>();
   /** Connections whose CONNECT was not answered. */
   readonly #asked = new Map<Peer, Asked>();
   readonly #impostors = new Set<Peer>();
-  readonly #packetIds = new Map<string, number>();
   /** Replies that are waited for, by Response Topic. */
   readonly #replies = new Map<string, (packet: Received) => void>();
   #observer!: Peer;
@@ -48,7 +44,9 @@ export class Runner {
     private readonly storage: Schedule["storage"],
   ) {
     this.model = new Model(world.slackMs);
-    this.hearing = new Hearing(this.model, () => world.now);
+    const now = () => world.now;
+    this.hearing = new Hearing(this.model, now);
+    this.asking = new Asking(this.model, this.hearing, now, (client) => this.#usable(client));
   }
 
   /** What was broken; undefined when all was kept. */
@@ -119,21 +117,21 @@ export class Runner {
         return;
       }
       case "publish":
-        return this.#publish(step);
+        return this.asking.publish(step);
       case "release":
-        return this.#release(step);
+        return this.asking.release(step);
       case "subscribe":
-        return this.#subscribe(step);
+        return this.asking.subscribe(step);
       case "unsubscribe":
-        return this.#unsubscribe(step);
+        return this.asking.unsubscribe(step);
       case "ack":
-        return this.#ack(step);
+        return this.asking.ack(step);
       case "answer":
-        return this.#answer(step);
+        return this.asking.answer(step);
       case "seek":
         return await this.#seek(step);
       case "redrive":
-        return this.#redrive(step);
+        return this.asking.redrive(step);
       case "pass":
         return await this.#pass(step.ms);
       case "crash":
@@ -297,164 +295,6 @@ export class Runner {
     else if (request?.kind === "other") request.answered(code);
   }
 
-  /** A packet identifier that the client has not used for long. */
-  #packetId(client: string): number {
-    const exchanges = this.model.session(client)?.exchanges;
-    for (;;) {
-      const next = (this.#packetIds.get(client) ?? 0) % 60_000 + 1;
-      this.#packetIds.set(client, next);
-      if (exchanges?.has(next) !== true) return next;
-    }
-  }
-
-  // -------------------------------------------------------------------------------------- asking
-
-  #publish({ client, topic, qos, retain, mark: number, empty, named }: Of<"publish">): void {
-    const mark = `p${number}`;
-    const id = named ? `named-${number}` : undefined;
-    this.#send(client, { topic, qos, retain, mark, empty, id });
-  }
-
-  #send(
-    client: string,
-    { topic, qos, retain, mark, empty, id }: {
-      topic: string;
-      qos: 0 | 1 | 2;
-      retain: boolean;
-      mark: string;
-      empty: boolean;
-      id: string | undefined;
-    },
-  ): void {
-    const peer = this.#usable(client);
-    const session = this.model.session(client);
-    if (peer === undefined || session === undefined || this.model.facts.publishes.has(mark)) return;
-    if (qos === 2 && session.exchanges.size >= MOST_EXCHANGES) return;
-    const packetId = this.#packetId(client);
-    const named = id !== undefined && peer.level === 5;
-    this.model.publishing({
-      mark,
-      client,
-      topic,
-      qos,
-      retain,
-      empty,
-      named,
-      id: named ? id : undefined,
-    });
-    if (qos === 1) peer.requests.set(packetId, { kind: "publish", mark });
-    if (qos === 2) this.model.exchangeBegun(client, packetId, mark);
-    peer.publish({
-      topic,
-      payload: empty ? "" : mark,
-      qos,
-      packetId,
-      retain,
-      ...(named && { id }),
-    });
-  }
-
-  #release({ client, pick, repeat }: Of<"release">): void {
-    const peer = this.#usable(client);
-    const exchanges = [...this.model.session(client)?.exchanges.values() ?? []];
-    if (peer === undefined || exchanges.length === 0) return;
-    const exchange = exchanges[pick % exchanges.length];
-    const publish = this.model.facts.publishes.get(exchange.mark)!;
-    // A client that has PUBREC goes on with PUBREL and never with PUBLISH (MQTT-4.3.3-7).
-    if (exchange.recorded && !(repeat && !exchange.released)) {
-      this.model.releasing(exchange);
-      return peer.pubrel(exchange.packetId);
-    }
-    const { topic, retain, empty, named, id } = publish;
-    peer.publish({
-      topic,
-      payload: empty ? "" : exchange.mark,
-      qos: 2,
-      packetId: exchange.packetId,
-      retain,
-      dup: true,
-      ...(named && { id }),
-    });
-  }
-
-  #subscribe({ client, filter, qos, handling }: Of<"subscribe">): void {
-    const peer = this.#usable(client);
-    if (peer === undefined) return;
-    const shared = sharedFilter(filter) !== undefined;
-    const packetId = this.#packetId(client);
-    const granted = shared ? 1 : qos;
-    const asked = this.model.subscribing(client, filter, granted);
-    peer.requests.set(packetId, { kind: "subscribe", asked, handling });
-    const identifier = shared && peer.level === 5 ? SHARED_IDENTIFIER : undefined;
-    peer.subscribe(packetId, [filter], granted, handling, identifier);
-  }
-
-  #unsubscribe({ client, filter }: Of<"unsubscribe">): void {
-    const peer = this.#usable(client);
-    if (peer === undefined) return;
-    const packetId = this.#packetId(client);
-    const taken = this.model.unsubscribing(client, filter);
-    peer.requests.set(packetId, { kind: "unsubscribe", taken });
-    peer.unsubscribe(packetId, filter);
-  }
-
-  #ack({ client, pick, all }: Of<"ack">): void {
-    const peer = this.#usable(client);
-    if (peer === undefined || peer.outstanding.size === 0) return;
-    const outstanding = [...peer.outstanding.values()];
-    const chosen = all ? outstanding : [outstanding[pick % outstanding.length]];
-    for (const delivery of chosen) this.hearing.acknowledge(peer, delivery);
-  }
-
-  #answer({ client, own, pick, verdict }: Of<"answer">): void {
-    const peer = this.#usable(client);
-    if (peer?.level !== 5) return;
-    const ids = own ? this.#heldBy(peer) : [...this.model.working.ids.keys()];
-    if (ids.length > 0) this.#reply(peer, ids[pick % ids.length], verdict);
-  }
-
-  /** Delivery IDs of the jobs that are with a connection. */
-  #heldBy(peer: Peer): string[] {
-    const ids: string[] = [];
-    for (const jobs of this.model.facts.jobs.values()) {
-      for (const { held } of jobs.values()) {
-        if (held?.connection === peer.number) ids.push(held.deliveryId);
-      }
-    }
-    return ids;
-  }
-
-  #reply(peer: Peer, deliveryId: string, verdict: "ack" | "return"): void {
-    const { queue } = this.model.working.ids.get(deliveryId)!;
-    const packetId = this.#packetId(peer.client);
-    const { working, facts } = this.model;
-    const { job, valid } = working.answer(facts, peer.number, deliveryId, verdict, this.#now);
-    const attempt = job?.spentAtMost ?? 0;
-    peer.requests.set(packetId, {
-      kind: "other",
-      answered: (code) => {
-        if (code !== 0) {
-          throw new Broken("D14.12", `an answer to ${queue} was refused with ${code}`);
-        }
-        if (job !== undefined && valid) working.answered(job, verdict, attempt);
-      },
-    });
-    peer.publish({
-      topic: `$saguin/queue/${queue}/response`,
-      payload: verdict,
-      qos: 1,
-      packetId,
-      correlationData: unhex(deliveryId),
-    });
-  }
-
-  #redrive({ client, pick, mark }: Of<"redrive">): void {
-    const { letters } = this.hearing;
-    if (letters.length === 0 || this.#usable(client)?.level !== 5) return;
-    const { topic, id } = letters[pick % letters.length];
-    this.#send(client, { topic, qos: 1, retain: false, mark: `p${mark}`, empty: false, id });
-  }
-
   // --------------------------------------------------------------------------------------- seeks
 
   async #seek({ client, channel, to }: Of<"seek">): Promise<void> {
@@ -462,7 +302,8 @@ export class Runner {
     await this.#survey([channel]);
     const peer = this.#usable(client);
     const session = this.model.session(client);
-    if (peer === undefined || session === undefined) return;
+    // Another connection may own the session by now.
+    if (peer?.level !== 5 || session === undefined) return;
     const floor = this.model.facts.floors.get(channel)!;
     const next = this.model.facts.nexts.get(channel)!;
     const below = floor > 1;
@@ -502,7 +343,7 @@ export class Runner {
     lost: () => void,
   ): void {
     const responseTopic = `reply/${++this.#requests}`;
-    const packetId = this.#packetId(peer.client);
+    const packetId = this.asking.packetId(peer.client);
     this.#replies.set(responseTopic, (packet) => {
       this.#replies.delete(responseTopic);
       this.#seeks.delete(responseTopic);
@@ -582,7 +423,7 @@ export class Runner {
     await this.#settle();
     const filters = [...APPENDS, "state"].map((name) => `${name}/#`);
     for (const queue of QUEUES) filters.push(`${queue}/__dlq/#`);
-    this.#observer.subscribe(this.#packetId("observer"), filters, 0, 0);
+    this.#observer.subscribe(this.asking.packetId("observer"), filters, 0, 0);
     await this.#settle();
     await this.#survey(LOGS);
   }
@@ -600,7 +441,7 @@ export class Runner {
       await this.#settle();
     }
     for (let round = 0; round < MOST_ROUNDS; round++) {
-      const moved = this.#acknowledgeAll();
+      const moved = this.asking.acknowledgeAll(this.#peers.values());
       await this.#settle();
       if (!moved) break;
     }
@@ -609,33 +450,12 @@ export class Runner {
     this.model.finish();
     for (const peer of this.#peers.values()) if (peer.usable) peer.disconnect(undefined);
     await this.#settle();
+    // What is there is there for the next broker too.
+    await this.#stop(true, 0);
     await this.#drainQueues();
     await this.#readValues();
     await this.#survey(LOGS);
     this.model.finishRecords();
-  }
-
-  /** False: nobody had anything to acknowledge, to release or to answer. */
-  #acknowledgeAll(): boolean {
-    let moved = false;
-    for (const [client, peer] of this.#peers) {
-      if (!peer.usable) continue;
-      for (const delivery of [...peer.outstanding.values()]) {
-        if (delivery.qos === 2 && delivery.state === "recorded") continue;
-        this.hearing.acknowledge(peer, delivery);
-        moved = true;
-      }
-      for (const id of this.#heldBy(peer)) {
-        this.#reply(peer, id, "ack");
-        moved = true;
-      }
-      const exchanges = this.model.session(client)?.exchanges.size ?? 0;
-      for (let pick = 0; pick < exchanges; pick++) {
-        this.#release({ do: "release", client, pick, repeat: false });
-        moved = true;
-      }
-    }
-    return moved;
   }
 
   async #drainQueues(): Promise<void> {
@@ -650,7 +470,7 @@ export class Runner {
     await this.#settle();
     for (const queue of QUEUES) {
       const filter = `$saguin/queue/${queue}`;
-      this.#subscribe({ do: "subscribe", client: "omega", filter, qos: 1, handling: 0 });
+      this.asking.subscribe({ do: "subscribe", client: "omega", filter, qos: 1, handling: 0 });
     }
     for (let quiet = 0, rounds = 0; quiet < 2; rounds++) {
       if (rounds > 20 * MOST_ROUNDS) {
@@ -658,7 +478,7 @@ export class Runner {
       }
       await this.world.pass(quiet === 0 ? 250 : 10_000);
       await this.#settle();
-      quiet = this.#acknowledgeAll() ? 0 : quiet + 1;
+      quiet = this.asking.acknowledgeAll(this.#peers.values()) ? 0 : quiet + 1;
       await this.#settle();
     }
   }
@@ -681,7 +501,7 @@ export class Runner {
     reader.cut();
     for (const topic of ["state/x", "state/y", "kept/x"]) {
       const mark = values.get(topic);
-      if (this.model.mayBeCurrent(topic, mark)) continue;
+      if (this.model.records.mayBeCurrent(this.model.facts, topic, mark)) continue;
       throw new Broken("18", `the value of ${topic} is ${mark}, which was replaced`);
     }
   }

@@ -133,7 +133,7 @@ const TOPICS = [
 ] as const;
 
 /** What a schedule dwells on: one seed exercises a corner, all seeds together everything. */
-const FOCUSES: readonly {
+export const FOCUSES: readonly {
   readonly topics: readonly string[];
   readonly filters: readonly string[];
 }[] = [
@@ -153,8 +153,12 @@ const FOCUSES: readonly {
 ];
 
 /** A schedule of about `length` steps. */
-export function draw(random: Random, storage: StorageKind, length = 40): Schedule {
-  const focus = random.pick(FOCUSES);
+export function draw(
+  random: Random,
+  storage: StorageKind,
+  length = 40,
+  focus = random.pick(FOCUSES),
+): Schedule {
   const clients = CLIENTS.slice(0, random.between(2, CLIENTS.length));
   const steps: Step[] = [];
   let mark = 0;
@@ -285,7 +289,7 @@ function weighted(random: Random, work: boolean): readonly Action["do"][] {
     ["publish", 20],
     ["release", 5],
     ["subscribe", 6],
-    ["unsubscribe", 2],
+    ["unsubscribe", 4],
     ["ack", 12],
     ["answer", work ? 12 : 0],
     ["seek", 3],
