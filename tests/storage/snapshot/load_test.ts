@@ -322,6 +322,8 @@ Deno.test("S65 sessions are held against the log beside them", () =>
     assert.match(await refusal(stage), /session a has two packets 1/);
     put([["a", 4]], [image("a", []), image("a", [])]);
     assert.match(await refusal(stage), /two sessions of a/);
+    put([["a", 4]], [image("a", [{ ...sent(1, 4), qos: 0 as 1 }])]);
+    assert.match(await refusal(stage), /is damaged: a message in flight has QoS 0/);
   }));
 
 Deno.test("S79 a snapshot over the bound loads whole, is charged, and is reported", () =>

@@ -202,6 +202,19 @@ Deno.test("S153 S156 a second open is refused naming provider and lock, and the 
     assert.equal(await refusal(file), "opened");
   }));
 
+Deno.test("S155 S157 what stands in the lock's place and is none is named, and left as it is", () =>
+  inTempDir(async (file) => {
+    const text = "somebody's notes, longer than the header of a database".repeat(10);
+    Deno.writeTextFileSync(file + ".lock", text);
+    assert.equal(
+      await refusal(file),
+      'storage provider "plant": lock FILE.lock is not a lock file; if nothing uses it, remove it',
+    );
+    assert.equal(Deno.readTextFileSync(file + ".lock"), text);
+    Deno.removeSync(file + ".lock");
+    assert.equal(await refusal(file), "opened");
+  }));
+
 Deno.test("S154 S155 a held lock keeps another process out too, and one left behind keeps nobody out", () =>
   inTempDir(async (file) => {
     const holder = new Deno.Command(Deno.execPath(), {
