@@ -4,6 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { BROADCAST_LOG } from "../../../src/storage/contract.ts";
+import { openFile } from "../../../src/storage/snapshot/file_header.ts";
+import { MAGIC } from "../../../src/storage/snapshot/format.ts";
 import { VERSION } from "../../../src/version.ts";
 import { CHANNELS, checkSessions, live } from "../../crash/household.ts";
 import { rowsOf } from "../../storage/migrate/support.ts";
@@ -35,6 +37,14 @@ function moved(path: string): Record<string, unknown[]> {
   return found;
 }
 
+/** The revisions that snapshots say they were written by (S49). */
+function writersOf(directory: string): Set<string> {
+  const files = [...Deno.readDirSync(directory)].filter(({ isFile }) => isFile)
+    .map(({ name }) => Deno.readFileSync(`${directory}/${name}`))
+    .filter((bytes) => MAGIC.every((byte, i) => bytes[i] === byte));
+  return new Set(files.map((bytes) => openFile(bytes, undefined).header.writer));
+}
+
 async function good(args: readonly string[], timeoutMs?: number): Promise<Outcome> {
   const outcome = await runToEnd(args, timeoutMs);
   assert.equal(outcome.code, 0, outcome.stderr);
@@ -50,9 +60,9 @@ Deno.test("a built file runs, stores, survives kill -9 and migrates a backup bot
   try {
     const version = (await good(["--version"], UNPACK_MS)).stdout;
     const form =
-      /^saguin (\S+) \([0-9a-f]{12}(\+changes)?, (portable|compiled), Deno \S+, V8 \S+, (\w+)-unknown-linux-gnu\)\n$/;
+      /^saguin (\S+) \(([0-9a-f]{12}(?:\+changes)?), (portable|compiled), Deno \S+, V8 \S+, (\w+)-unknown-linux-gnu\)\n$/;
     assert.match(version, form);
-    const [, says, , , machine] = form.exec(version)!;
+    const [, says, revision, , machine] = form.exec(version)!;
     assert.deepEqual([says, machine], [VERSION, MACHINE]);
 
     const text = () =>
@@ -74,6 +84,7 @@ Deno.test("a built file runs, stores, survives kill -9 and migrates a backup bot
       Deno.copyFileSync(place.database, at("backup.db"));
       Deno.chmodSync(at("backup.db"), 0o666);
       await good(["--sqlite-to-snapshots", at("backup.db"), at("snapshots")]);
+      assert.deepEqual(writersOf(at("snapshots")), new Set([revision]));
       await good(["--snapshots-to-sqlite", at("snapshots"), at("returned.db")]);
       assert.deepEqual(moved(at("returned.db")), moved(at("backup.db")));
     }
