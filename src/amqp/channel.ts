@@ -30,6 +30,7 @@ export interface ChannelLink {
   readonly publishing: Publishing;
   readonly outbound: Outbound;
   readonly partial: PartialBytes;
+  readonly consumers: { count: number };
   readonly maxMessageBytes: number;
   readonly maxUnacked: number;
   /** The login; empty for none. */
@@ -271,6 +272,10 @@ export class Channel implements DeliveryLink {
 
   get user(): string {
     return this.link.user;
+  }
+
+  get consumers(): { count: number } {
+    return this.link.consumers;
   }
 
   /** Something may still be delivered on it. */

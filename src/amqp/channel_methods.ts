@@ -185,6 +185,8 @@ export class ChannelMethods {
         "has consumers, and one of them wants it exclusively";
       return this.#fail(method, refuse(Reply.AccessRefused, detail));
     }
+    const full = deliveries.consumeRefusal;
+    if (full !== undefined) return this.#fail(method, full);
     const consumer = deliveries.consume(consumerTag, source, noAck, exclusive);
     return this.#reply(method, () => {
       if (!noWait) channel.write("basic.consume-ok", { consumerTag });

@@ -54,6 +54,7 @@ export class AmqpConnection implements Reading, ChannelLink, HandshakeEvents {
   readonly declarations: Declarations;
   readonly publishing: Publishing;
   readonly partial: PartialBytes;
+  readonly consumers = { count: 0 };
   readonly maxMessageBytes: number;
   readonly maxUnacked: number;
   readonly address: string;
@@ -115,6 +116,7 @@ export class AmqpConnection implements Reading, ChannelLink, HandshakeEvents {
     this.#blocked = new BlockedPublisher(
       host.alarm,
       (reason) => {
+        if (!this.#running) return;
         if (reason === undefined) this.write("connection.unblocked", {});
         else this.write("connection.blocked", { reason });
       },
@@ -169,17 +171,7 @@ export class AmqpConnection implements Reading, ChannelLink, HandshakeEvents {
   beforeNextRead(): Promise<void> | undefined {
     const room = this.outbound.untilRoom();
     this.#waitsForRoom = room !== undefined;
-    if (room !== undefined) return room;
-    const { provider } = this.host;
-    const intake = this.#intake;
-    if (this.publishing.saturated && !intake.idle) {
-      this.publishing.saturated = false;
-      if (!provider.accepting) {
-        provider.onceAccepting(() => intake.wake());
-        return intake.paused();
-      }
-    }
-    return intake.full ? intake.paused() : undefined;
+    return room ?? this.#intake.untilRoom(this.publishing, this.host.provider);
   }
 
   waits(steps: number, bytes: number): void {

@@ -2,8 +2,13 @@ import type { AmqpMessage } from "./message.ts";
 import type { QueueItem, Source, Taker } from "./queues/source.ts";
 import { type Refusal, refuse, Reply } from "./reply.ts";
 
+/** Consumers of one connection, all of its channels together: more than any pool of workers has. */
+export const MOST_CONSUMERS = 10_000;
+
 /** What the channel does for its deliveries. */
 export interface DeliveryLink {
+  /** How many consumers its connection has; kept by the deliveries of its channels. */
+  readonly consumers: { count: number };
   /** The login; empty for none. */
   readonly user: string;
   /** The socket has more to take than it should (A18), or nothing is delivered any more. */
@@ -97,10 +102,20 @@ export class Deliveries {
     return this.#consumers.get(tag);
   }
 
+  /** Why there cannot be one more consumer. */
+  get consumeRefusal(): Refusal | undefined {
+    if (this.link.consumers.count < MOST_CONSUMERS) return undefined;
+    return refuse(
+      Reply.ResourceError,
+      `this connection has ${MOST_CONSUMERS} consumers, and that is the most it can have`,
+    );
+  }
+
   /** The caller joins it to its source once consume-ok is written. */
   consume(tag: string, source: Source, noAck: boolean, exclusive: boolean): Consumer {
     const consumer = new Consumer(tag, source, noAck, exclusive, this.#consumerLimit, this);
     this.#consumers.set(tag, consumer);
+    this.link.consumers.count++;
     return consumer;
   }
 
@@ -108,16 +123,20 @@ export class Deliveries {
   cancel(tag: string): void {
     const consumer = this.#consumers.get(tag);
     if (consumer === undefined) return;
-    this.#consumers.delete(tag);
-    consumer.active = false;
+    this.#gone(consumer);
     consumer.source.leave(consumer);
   }
 
   sourceGone(consumer: Consumer): void {
     if (!consumer.active) return;
-    this.#consumers.delete(consumer.tag);
-    consumer.active = false;
+    this.#gone(consumer);
     this.link.cancelled(consumer.tag);
+  }
+
+  #gone(consumer: Consumer): void {
+    this.#consumers.delete(consumer.tag);
+    this.link.consumers.count--;
+    consumer.active = false;
   }
 
   qos(prefetchCount: number, global: boolean): void {
@@ -248,8 +267,7 @@ export class Deliveries {
   /** The channel ends, in whatever way: consumers leave, what is out goes back (A47). */
   end(): void {
     const consumers = [...this.#consumers.values()];
-    this.#consumers.clear();
-    for (const consumer of consumers) consumer.active = false;
+    for (const consumer of consumers) this.#gone(consumer);
     this.#giveBack([...this.#unacked.keys()], true);
     for (const consumer of consumers) consumer.source.leave(consumer);
   }

@@ -19,7 +19,7 @@ async function count(client: AmqpClient, name: string, wanted: number): Promise<
 Deno.test("A18 who asks for more messages than it reads waits, and has lost none", async () => {
   await using house = await AmqpHouse.open({ amqp: "outbound_high_water: 64KiB" });
   using client = await house.client();
-  const messages = 300;
+  const messages = 200;
   const body = new Uint8Array(128 * 1024);
   await client.declare("q");
   for (let i = 0; i < messages; i++) {
@@ -45,7 +45,7 @@ Deno.test("A18 who asks for more messages than it reads waits, and has lost none
 Deno.test("A18, A14 who is returned more than it reads is read no further; what it takes is life enough", async () => {
   await using house = await AmqpHouse.open({ amqp: "outbound_high_water: 64KiB" });
   using client = await house.client({ heartbeat: 10 });
-  const messages = 600;
+  const messages = 400;
   const body = new Uint8Array(64 * 1024);
   const one = amqp.publish(1, "", "nowhere", body, { mandatory: true });
   const writing = client.send(...Array.from({ length: messages }, () => one));
@@ -63,7 +63,7 @@ Deno.test("A18, A14 who is returned more than it reads is read no further; what 
 Deno.test("methods that wait for the store are bounded like publishes", async () => {
   await using house = await AmqpHouse.open();
   using client = await house.client();
-  const declares = 300;
+  const declares = 200;
   const args = { padding: "x".repeat(100_000) };
   const one = amqp.queueDeclare(1, "q", { durable: true, args });
   // As many bytes of what nothing waits for take this long.
@@ -107,11 +107,29 @@ Deno.test("A19 every number a channel can have, all at once, and none left behin
   assert.equal(counters.channels, 0);
 });
 
+Deno.test("a connection has so many consumers and no more, whatever channels they are on", async () => {
+  await using house = await AmqpHouse.open();
+  using client = await house.client({ channels: 2 });
+  await client.declare("q");
+  const consumers = 10_000;
+  const one = (i: number) => amqp.consume(1 + i % 2, "q", { tag: `c${i}`, noWait: true });
+  for (let at = 0; at < consumers; at += 2_000) {
+    await client.send(...Array.from({ length: 2_000 }, (_, i) => one(at + i)));
+  }
+  await client.call(amqp.cancel(1, "c0"), "cancel-ok");
+  await client.call(amqp.consume(1, "q", { tag: "last" }), "consume-ok");
+  assert.equal((await client.declare("q")).consumers, consumers);
+  await client.send(amqp.consume(2, "q"));
+  await client.expectClose(506);
+  await house.connections(0);
+  assert.equal(house.amqp.host.queues.get("q")!.consumerCount, 0);
+});
+
 Deno.test("A50, A55 as many deliveries as a channel may hold, given back one by one from the last", async () => {
-  await using house = await AmqpHouse.open({ amqp: "max_unacked: 20000\nmax_ready: 100000" });
+  await using house = await AmqpHouse.open({ amqp: "max_unacked: 8000\nmax_ready: 100000" });
   using client = await house.client();
   await client.declare("q");
-  const held = 20_000;
+  const held = 8_000;
   await client.send(
     ...Array.from({ length: held + 100 }, (_, i) => amqp.publish(1, "", "q", String(i))),
   );
