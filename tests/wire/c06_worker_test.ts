@@ -186,7 +186,7 @@ rules("06 section 6: workers", { channels: CHANNELS }, {
     await answer(last, fifth, "ack");
   },
 
-  "06 6.7 the visibility timeout starts at PUBACK": async (house) => {
+  "06 6.7 I7 the visibility timeout starts at PUBACK": async (house) => {
     using writer = await house.client({ clientId: "6.7w" });
     using client = await worker(house, "6.7");
     await published(writer, "jobs/6.7", "work");

@@ -48,7 +48,9 @@ rules("06 section 9: durable reading", { channels: CHANNELS }, {
       await taken(client, "log/9", "served");
     },
 
-  "06 9 a wide filter is served from channels and broadcast, never from a queue": async (house) => {
+  "06 9 I11 a wide filter is served from channels and broadcast, never from a queue": async (
+    house,
+  ) => {
     using client = await house.client({ clientId: "9 wide" });
     await subscribed(client, "+/9 wide");
     for (const kind of ["log", "values", "plain", "jobs"]) {

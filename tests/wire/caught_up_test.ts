@@ -20,7 +20,7 @@ function position(house: House, clientId: string): number {
 const reads = (house: House) => house.faults.calls.get("log.readFrom") ?? 0;
 
 rules("consumers that have everything", { channels: CHANNELS }, {
-  "D3.9 S118 a caught-up consumer never reads the store": async (house) => {
+  "S118 D3.9 a caught-up consumer never reads the store": async (house) => {
     using writer = await house.client({ clientId: "s118w" });
     using one = await house.client({ clientId: "s118 one" });
     using casual = await house.client({ clientId: "s118 casual" });

@@ -52,7 +52,7 @@ rules("03 section 4: what a delivery carries", { channels: CHANNELS }, {
     }
   },
 
-  "D4.2 D4.10 the expiry's moment stays when its countdown is over, and the record is delivered":
+  "I2 D4.2 D4.10 the expiry's moment stays when its countdown is over, and the record is delivered":
     async (
       house,
     ) => {

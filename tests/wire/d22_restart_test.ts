@@ -93,7 +93,7 @@ async function check(house: House, kept: boolean): Promise<void> {
 }
 
 overBoth(
-  "D22.1 sqlite keeps all of it over a stop and over a kill",
+  "I14 D22.1 sqlite keeps all of it over a stop and over a kill",
   { channels: CHANNELS },
   async (house) => {
     await fill(house);
@@ -132,7 +132,7 @@ overBoth(
   ["memory"],
 );
 
-overBoth("D2.8 D22.2 a memory provider is back at its last graceful stop after a crash", {
+overBoth("I14 D2.8 D22.2 a memory provider is back at its last graceful stop after a crash", {
   channels: CHANNELS,
   snapshots: true,
 }, async (house) => {

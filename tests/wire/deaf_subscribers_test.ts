@@ -105,7 +105,7 @@ async function publish(client: WireClient, topic: string, count: number): Promis
 const TOPICS = [["plain/x", "plain/#"], ["log/x", "log/#"], ["values/x", "values/#"]];
 
 for (const provider of ["sqlite", "memory"] as const) {
-  Deno.test(`D8.4 D3.9 D13.13 ${PUBLISHES} publishes past subscribers that read nothing: PUBACKs come as without them (${provider})`, async () => {
+  Deno.test(`I16 D8.4 D3.9 D13.13 ${PUBLISHES} publishes past subscribers that read nothing: PUBACKs come as without them (${provider})`, async () => {
     await using broker = await BrokerProcess.start((place) =>
       configurationText(place, {
         provider,

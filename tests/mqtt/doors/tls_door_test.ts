@@ -119,7 +119,7 @@ Deno.test("02a 16.3 MQTT runs over TLS, with RSA and with ECDSA certificates", a
   }
 });
 
-Deno.test("02a 16.3 the door sends exactly the chain of cert_file", async () => {
+Deno.test("02a 16.3 06 13 the door sends exactly the chain of cert_file", async () => {
   const between = authority.issue({ commonName: "between", authority: true });
   const own = between.issue({ commonName: "broker", dns: ["localhost"] });
   const { broker, port } = await start({
@@ -175,7 +175,7 @@ Deno.test("02a 16.3 without client_ca_file client certificates are not asked for
   await exchange(client, "unexamined");
 });
 
-Deno.test("02a 16.3 with client_ca_file a client needs a certificate of its authorities", async () => {
+Deno.test("02a 16.3 06 13 with client_ca_file a client needs a certificate of its authorities", async () => {
   const { broker, port } = await start({ mutual: mutual() });
   await using _ = broker;
   for (const algorithm of ["ecdsa", "rsa"] as const) {

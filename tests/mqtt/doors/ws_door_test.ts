@@ -157,7 +157,7 @@ Deno.test("the broker's end of a connection is said in MQTT, then in WebSocket",
   assert.equal(carriage.closeCode, 1000);
 });
 
-Deno.test("02b 4.3 pages of other origins get 403 and a line with their origin", async () => {
+Deno.test("02b 4.3 06 13 pages of other origins get 403 and a line with their origin", async () => {
   const { broker, port, rewrite } = await start();
   await using _ = broker;
   const host = { "Host": `127.0.0.1:${port}` };
