@@ -40,7 +40,7 @@ export function readArguments(argv: readonly string[]): Command | { readonly ref
     if (token.kind === "positional") operands.push(token.value);
     if (token.kind !== "option") continue;
     const flag = FLAGS.find(({ name }) => name === token.name);
-    if (flag === undefined) return { refusal: unknownFlag(token.rawName) };
+    if (flag === undefined) return { refusal: unknownFlag(argv[token.index].split("=", 1)[0]) };
     const says = `--${flag.name}`;
     if (given.has(flag.name)) return { refusal: `${says} is given twice; give it once` };
     if (flag.operands === "" && token.value !== undefined) {
@@ -123,10 +123,20 @@ function behindPasswd(argv: readonly string[]): readonly string[] {
   return [...argv.slice(0, behind), "--", ...operands];
 }
 
-/** `-config` is `--config`; there are no flags of one letter to mistake it for. */
+/** What fingers type: the only flags of one letter. */
+const SHORT: ReadonlyMap<string, string> = new Map([
+  ["-h", "--help"],
+  ["-?", "--help"],
+  ["-v", "--version"],
+  ["-V", "--version"],
+]);
+
+/** `-config` is `--config`, and `-h` and `-v` are what they are everywhere. */
 function twoDashes(argv: readonly string[]): string[] {
   const end = argv.indexOf("--");
   return argv.map((argument, i) => {
+    const short = SHORT.get(argument);
+    if (short !== undefined && (end < 0 || i < end)) return short;
     const isFlag = /^-[A-Za-z][A-Za-z-]*(=|$)/.test(argument) && (end < 0 || i < end);
     return isFlag ? `-${argument}` : argument;
   });

@@ -1,4 +1,5 @@
 /** `broker.pid_file`: there while the broker runs. */
+import { reason } from "../config/walk.ts";
 import { replaceFile } from "../platform/files.ts";
 
 /**
@@ -10,8 +11,8 @@ export function writePidFile(path: string): void {
   try {
     replaceFile(path, new TextEncoder().encode(`${Deno.pid}\n`));
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new Error(`broker.pid_file ${path} cannot be written: ${reason}`, { cause: error });
+    const says = `broker.pid_file ${path} cannot be written: ${reason(error)}`;
+    throw new Error(says, { cause: error });
   }
 }
 

@@ -1,4 +1,5 @@
 /** Reads a document against the schema table: every key known, in its place, of its kind. */
+import { errorText } from "../platform/log.ts";
 import type { Place } from "./configuration.ts";
 import type { Entry, MapNode, Node, ScalarNode } from "./document.ts";
 import { readDocument } from "./document.ts";
@@ -474,6 +475,5 @@ function misplaced(key: Key, type: string): string {
 
 /** What the system said, without its code in brackets. */
 export function reason(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
-  return text.replace(/ \(os error \d+\).*$/s, "");
+  return errorText(error).replace(/ \(os error \d+\).*$/s, "");
 }

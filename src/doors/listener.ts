@@ -194,11 +194,31 @@ export class Listener {
 
 const NOTHING_TO_RENEW: Renewal = { expires: undefined, apply: () => {} };
 
+/** No host is every address of the machine, of IPv6 too where it has that. */
 function listen({ host, port }: Address): Deno.TcpListener {
-  return Deno.listen({ hostname: host === "" ? "0.0.0.0" : host, port, tcpBacklog: BACKLOG });
+  const at = (hostname: string, port: number) =>
+    Deno.listen({ hostname, port, tcpBacklog: BACKLOG });
+  if (host !== "") return at(host, port);
+  let both: Deno.TcpListener;
+  try {
+    both = at("::", port);
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse) throw error;
+    return at("0.0.0.0", port);
+  }
+  try {
+    // Where the system keeps the two apart, `::` is IPv6 alone and this is free: then IPv4 it is.
+    const four = at("0.0.0.0", both.addr.port);
+    both.close();
+    return four;
+  } catch {
+    return both;
+  }
 }
 
-function hostPort({ hostname, port }: Deno.NetAddr): string {
+/** An IPv4 peer of a socket for both is written as what it is. */
+function hostPort({ hostname: written, port }: Deno.NetAddr): string {
+  const hostname = written.replace(/^::ffff:(?=\d+\.)/, "");
   return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
 }
 

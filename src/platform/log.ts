@@ -113,5 +113,9 @@ export function standardOutput(): (line: string) => void {
 
 /** The sentence of an error, for a log field. */
 export function errorText(error: unknown): string {
+  // The runtime's own words advise flags that no operator of this program has.
+  if (error instanceof Deno.errors.NotCapable) {
+    return "files under /proc, /sys and /dev are closed to this program";
+  }
   return error instanceof Error ? error.message : String(error);
 }

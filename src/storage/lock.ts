@@ -1,4 +1,5 @@
 import { DatabaseSync } from "node:sqlite";
+import { errorText } from "../platform/log.ts";
 import { StorageFailure } from "./contract.ts";
 
 const SQLITE_BUSY = 5;
@@ -59,7 +60,7 @@ export class ProviderLock {
       if (code === SQLITE_NOTADB) {
         throw refused("is not a lock file; if nothing uses it, remove it", error);
       }
-      throw refused(`cannot be taken: ${messageOf(error)}`, error);
+      throw refused(`cannot be taken: ${errorText(error)}`, error);
     }
   }
 
@@ -125,8 +126,4 @@ function inodeAt(path: string): number | null | undefined {
 export function sqliteCode(error: unknown): number | undefined {
   const code = (error as { errcode?: unknown } | undefined)?.errcode;
   return typeof code === "number" ? code & 0xff : undefined;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

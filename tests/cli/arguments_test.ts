@@ -47,9 +47,9 @@ Deno.test("what is no command line is refused in one sentence", () => {
   assert.equal(refusal(), "no command is given; write --config FILE to start, or --help");
   assert.equal(refusal("a.yaml"), "a.yaml is no flag; write --config FILE to start, or --help");
   assert.equal(refusal("--confg", "a"), "--confg is no flag; did you mean --config?");
-  assert.equal(refusal("-chek-config=a"), "--chek-config is no flag; did you mean --check-config?");
+  assert.equal(refusal("-chek-config=a"), "-chek-config is no flag; did you mean --check-config?");
   assert.equal(refusal("--daemonize"), "--daemonize is no flag; --help lists the flags");
-  assert.equal(refusal("-x"), "--x is no flag; --help lists the flags");
+  assert.equal(refusal("-x"), "-x is no flag; --help lists the flags");
   assert.equal(refusal("--config"), "--config names no file; write --config FILE");
   assert.equal(refusal("--config="), "--config names no file; write --config FILE");
   assert.equal(refusal("--config", "a", "b"), "--config takes nothing more; remove b");
@@ -161,4 +161,21 @@ Deno.test("--help names every flag and what it does", () => {
   for (const { name, doc } of FLAGS) {
     assert.ok(lines.some((line) => line.startsWith(`  --${name} `) && line.endsWith(doc)), name);
   }
+});
+
+Deno.test("-h and -v are what they are everywhere, and nothing behind -- is", () => {
+  for (const help of ["-h", "-?", "-help", "--help"]) {
+    assert.deepEqual(readArguments([help]), { kind: "help" });
+  }
+  for (const version of ["-v", "-V", "-version", "--version"]) {
+    assert.deepEqual(readArguments([version]), { kind: "version" });
+  }
+  assert.ok("refusal" in readArguments(["--", "-h"]));
+  assert.deepEqual(readArguments(["--passwd", "add", "/f", "alice", "-h"]), {
+    kind: "passwd",
+    verb: "add",
+    file: "/f",
+    user: "alice",
+    password: "-h",
+  });
 });

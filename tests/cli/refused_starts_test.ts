@@ -99,3 +99,13 @@ Deno.test("S153 a second broker on one file is refused, naming the provider and 
   assertRefused(outcome, '"store"', first.database + ".lock");
   assert.equal((await first.stop()).code, 0, "the first broker was not disturbed");
 });
+
+Deno.test("a refused start: files where the runtime lets no program go, said without its advice", async () => {
+  for (const closed of ["/proc/saguin/broker.db", "/sys/saguin.db", "/dev/saguin.db"]) {
+    const place = temporaryPlace();
+    const text = configurationText({ ...place, database: closed }, { channels: CHANNELS });
+    const outcome = await refusedStart(place, text);
+    assertRefused(outcome, closed, "files under /proc, /sys and /dev are closed to this program");
+    assert.ok(!outcome.stderr.includes("--allow"), outcome.stderr);
+  }
+});

@@ -9,12 +9,12 @@ import { ManualTime, RecordingLog } from "../broker/rig.ts";
 import { within } from "../support/wait.ts";
 import { Pipe } from "./pipe.ts";
 
-function port(address = 0): ListenerConfiguration {
+function port(address = 0, host = "127.0.0.1"): ListenerConfiguration {
   return {
     kind: "tcp",
     name: "box",
     path: "broker.x.listen.tcp",
-    address: { host: "127.0.0.1", port: address, text: `127.0.0.1:${address}` },
+    address: { host, port: address, text: `${host}:${address}` },
     tls: undefined,
   };
 }
@@ -55,6 +55,27 @@ Deno.test("a listener says which door and which address it cannot have", async (
   );
   first.close();
   await first.ended();
+});
+
+Deno.test("02a 16.1 no host is every address, IPv4 and IPv6 by one port, and peers are written as what they are", async () => {
+  const listener = new Listener(port(0, ""));
+  listener.bind();
+  const accepted = accepting(listener);
+  const peers: [string, RegExp][] = [["127.0.0.1", /^127\.0\.0\.1:\d+$/]];
+  // A machine without IPv6 shows nothing here.
+  const has6 = Deno.networkInterfaces().some(({ address }) => address === "::1");
+  if (has6) peers.push(["::1", /^\[::1\]:\d+$/]);
+  for (const [hostname, written] of peers) {
+    const client = await Deno.connect({ hostname, port: portOf(listener) });
+    const { link, address } = await accepted();
+    assert.match(address, written);
+    link.close();
+    client.close();
+  }
+  const second = new Listener(port(portOf(listener), ""));
+  assert.throws(() => second.bind(), /cannot listen on :\d+: /);
+  listener.close();
+  await listener.ended();
 });
 
 Deno.test("a Unix listener that has never accepted leaves nothing behind; one that has keeps its lock file", async () => {

@@ -1,4 +1,5 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { errorText } from "../../platform/log.ts";
 import { sqliteCode } from "../lock.ts";
 import type { Failure } from "./messages.ts";
 import { PAGE_SIZE } from "./schema.ts";
@@ -30,7 +31,7 @@ export function isFull(error: unknown): boolean {
 /** A failed statement as the sentence a client or an operator reads. */
 export function failureOf(error: unknown, filePath: string): Failure {
   const full = isFull(error);
-  const text = error instanceof Error ? error.message : String(error);
+  const text = errorText(error);
   return {
     kind: full ? "full" : "failed",
     text: full ? `storage ${filePath}: no room left` : `storage ${filePath}: ${text}`,
