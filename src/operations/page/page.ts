@@ -7,10 +7,13 @@ import lists from "./lists.js" with { type: "text" };
 import sections from "./sections.js" with { type: "text" };
 import figures from "./figures.js" with { type: "text" };
 import table from "./table.js" with { type: "text" };
-import style from "./style.css" with { type: "text" };
+import screen from "./style.css" with { type: "text" };
+import phone from "./phone.css" with { type: "text" };
 
 /** The modules as one script: each uses what those before it export. */
 const script = [figures, table, sections, lists].map(withoutModule).join("\n");
+
+const style = `${screen}\n${phone}`;
 
 function withoutModule(text: string): string {
   return text.replace(/^import [^;]*;\n/gm, "").replace(/^export /gm, "");
