@@ -236,7 +236,7 @@ export function draw(
           client: client(),
           own: random.chance(0.7),
           pick: random.below(32),
-          verdict: random.chance(0.5) ? "ack" : "return",
+          verdict: random.chance(0.3) ? "ack" : "return",
         });
         break;
       case "seek":
@@ -291,10 +291,10 @@ function weighted(random: Random, work: boolean): readonly Action["do"][] {
     ["subscribe", 6],
     ["unsubscribe", 4],
     ["ack", 12],
-    ["answer", work ? 12 : 0],
+    ["answer", work ? 24 : 0],
     ["seek", 3],
     ["redrive", work ? 2 : 0],
-    ["pass", 8],
+    ["pass", work ? 16 : 8],
     ["crash", random.pick([0, 2, 4])],
     ["restart", random.pick([0, 2, 3])],
   ];

@@ -53,12 +53,12 @@ jobs:
   type: queue
   visibility_timeout: 5s
   retry:
-    max_attempts: 3
+    max_attempts: 2
 slow:
   type: queue
   visibility_timeout: 3s
   retry:
-    max_attempts: 2
+    max_attempts: 3
     backoff: linear
     backoff_base: 2s
 `,
@@ -68,8 +68,8 @@ slow:
 export const QUEUE_RULES: Readonly<
   Record<string, { visibilityMs: number; maxAttempts: number; backoffBaseMs: number }>
 > = {
-  jobs: { visibilityMs: 5_000, maxAttempts: 3, backoffBaseMs: 0 },
-  slow: { visibilityMs: 3_000, maxAttempts: 2, backoffBaseMs: 2_000 },
+  jobs: { visibilityMs: 5_000, maxAttempts: 2, backoffBaseMs: 0 },
+  slow: { visibilityMs: 3_000, maxAttempts: 3, backoffBaseMs: 2_000 },
 };
 
 /** What a session is granted at most, in seconds. */
