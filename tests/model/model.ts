@@ -451,7 +451,7 @@ export class Model {
         const [waiting] = this.working.waiting(this.facts, queue, since);
         if (waiting === undefined) continue;
         throw new Broken(
-          waiting.heldAtStop ? "15" : "7",
+          waiting.heldAtStop || session.restarted ? "15" : waiting.pubackedOnly ? "6" : "7",
           `job ${waiting.offset} of ${queue} (${waiting.mark}) waits and ${session.client} is idle`,
         );
       }

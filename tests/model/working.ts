@@ -256,13 +256,15 @@ export class Working {
     for (const jobs of facts.jobs.values()) {
       for (const job of jobs.values()) {
         if (job.done !== "no") continue;
-        const rule = job.staleAnswer
+        const rule = job.pubackedOnly
+          ? "6"
+          : job.staleAnswer
           ? "3"
           : job.spentAtMost >= QUEUE_RULES[job.queue].maxAttempts
           ? "5"
           : job.heldAtStop
           ? "15"
-          : "6";
+          : "18";
         throw new Broken(
           rule,
           `job ${job.offset} of ${job.queue} (${job.mark}) is neither resolved, nor offered, ` +
