@@ -24,14 +24,14 @@ import { rabbitmq } from "./support/rabbitmq.ts";
 const HELP = `bench/amqp.ts [options]
   --scenarios W1,W2,...   all by default
   --contenders a,b,...    of committed, synced, rabbitmq
-  --rounds 3              runs of each scenario, contenders alternating
+  --rounds 2              runs of each scenario, contenders alternating
   --smoke                 one short round, to see that everything runs`;
 
 const { values } = parseArgs({
   options: {
     scenarios: { type: "string", default: SCENARIOS.map(({ name }) => name).join(",") },
     contenders: { type: "string", default: "committed,synced,rabbitmq" },
-    rounds: { type: "string", default: "3" },
+    rounds: { type: "string", default: "2" },
     smoke: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
