@@ -7,6 +7,7 @@ import { NO_HEADERS, NO_PROPERTIES } from "../../../src/storage/record.ts";
 import { openForReading } from "../../../src/storage/sqlite/connection.ts";
 import { checkDatabase } from "../../../src/storage/check/check_database.ts";
 import { sqliteToSnapshots } from "../../../src/storage/migrate/sqlite_to_snapshots.ts";
+import { readIngested } from "../../../src/storage/sqlite/ingest_reads.ts";
 import { IngestRows } from "../../../src/storage/sqlite/ingest_rows.ts";
 import { createIngestTables } from "../../../src/storage/sqlite/ingest_schema.ts";
 import { documentOf } from "../../../src/storage/sqlite/ingest_document.ts";
@@ -413,7 +414,7 @@ async function allIds(
 for (const readConnections of [0, 1]) {
   Deno.test(`N12 pages hold every row once, by index or by time, over ${readConnections} readers`, async () => {
     await using house = await openProvider({ ingest: [WITH_COLUMNS], readConnections });
-    // Three rows of each moment: a page may end among them.
+    // Fifty rows of each moment: pages and pieces end among them.
     const count = 5_000;
     await stored(
       house,
@@ -422,7 +423,7 @@ for (const readConnections of [0, 1]) {
         (_, i) =>
           rowOf(house.provider, `{"value":${i % 100},"unit":"${i % 7}"}`, {
             topic: `t/${i % 3}`,
-            at: Math.floor(i / 3),
+            at: Math.floor(i / 50),
           }),
       ),
     );
@@ -439,13 +440,38 @@ for (const readConnections of [0, 1]) {
     assert.deepEqual(await allIds(house, few), newest((i) => i % 100 === 42));
     const many = { ...all, conditions: conditions("value", ">=", 10) };
     assert.deepEqual(await allIds(house, many), newest((i) => i % 100 >= 10));
-    const plain = { ...all, conditions: conditions("unit", "=", "3"), from: 100, to: 1_000 };
+    const plain = { ...all, conditions: conditions("unit", "=", "3"), from: 7, to: 90 };
     assert.deepEqual(
       await allIds(house, plain),
-      newest((i) => i % 7 === 3 && Math.floor(i / 3) >= 100 && Math.floor(i / 3) < 1_000),
+      newest((i) => i % 7 === 3 && i >= 7 * 50 && i < 90 * 50),
     );
   });
 }
+
+Deno.test("N12 a column leads where its index leaves few rows, and nowhere else: a piece has its price", async () => {
+  await using house = await openProvider({ ingest: [WITH_COLUMNS] });
+  await filled(house, 4_000);
+  await house.close();
+  using database = openForReading(house.filePath);
+  const piece = (from: number) =>
+    readIngested(database, {
+      table: "readings",
+      conditions: [
+        { column: "value", is: ">=", value: from },
+        { column: "unit", is: "=", value: "none" },
+      ],
+      indexes: new Map([["value", "readings__value"]]),
+      limit: 5,
+      scan: 10,
+      room: 1_000,
+    });
+  assert.deepEqual(piece(2_000), { rows: [], next: undefined, full: false });
+  assert.deepEqual(piece(1_999), {
+    rows: [],
+    next: { receivedAt: 3_990, id: 3_991 },
+    full: false,
+  });
+});
 
 Deno.test("N12 values are values: SQL in one finds nothing and changes nothing", async () => {
   await using house = await openProvider({ ingest: [WITH_COLUMNS] });
