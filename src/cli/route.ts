@@ -60,7 +60,8 @@ export class RouteTable {
 
   #filterRows(subject: string): Row[] {
     const served = { append: "replayed", latest: "current", queue: "excluded" } as const;
-    const rows = this.#holders.touched(subject).map((channel) => ({
+    const touched = [...this.#holders.touched(subject)].sort((a, b) => a.name < b.name ? -1 : 1);
+    const rows = touched.map((channel) => ({
       subject,
       channel: channel.name,
       type: channel.type,

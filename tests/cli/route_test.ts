@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { main } from "../../src/cli/main.ts";
+import { REAL_SURROUNDINGS } from "../../src/config/walk.ts";
 import { runToEnd, temporaryPlace } from "../support/broker_process.ts";
 
 const CHANNELS = `
@@ -103,4 +105,71 @@ Deno.test("07 N3, N4 --route tells a person which ingest tables a publish is a r
   const { stdout } = await runToEnd(["--route", file, "--json", "plant/a"]);
   assert.deepEqual(JSON.parse(stdout).tables, ["everything", "plants"]);
   assert.equal((await route("--json", "plant/a")).stdout.includes("tables"), false);
+});
+
+/** The command in this process, with `lines` on standard input. */
+async function piped(lines: readonly string[], ...more: string[]) {
+  let [stdout, stderr] = ["", ""];
+  const code = await main(["--route", configured(), ...more], {
+    start: () => assert.fail("a broker was started"),
+    stdout: (text) => stdout += text,
+    stderr: (text) => stderr += text,
+    input: {
+      async *lines() {
+        yield* lines;
+      },
+      secrets: () => assert.fail("a password was asked for"),
+    },
+    surroundings: REAL_SURROUNDINGS,
+  });
+  return { code, stdout, stderr };
+}
+
+const PIPED = [
+  "# a comment",
+  "",
+  "plant/pump/p9/rpm",
+  "nobody/claims",
+  "shop/#",
+  "#",
+  "  shop/s1/weld  ",
+];
+
+Deno.test("02b 16 --route without an operand answers each line of standard input in columns", async () => {
+  const { code, stdout, stderr } = await piped(PIPED);
+  assert.deepEqual([code, stderr], [0, ""]);
+  assert.equal(
+    stdout,
+    [
+      "# topic-or-filter\tchannel\ttype\twhy",
+      "plant/pump/p9/rpm\tpump-log\tappend\tplant/pump/+/+/#",
+      "nobody/claims\t-\tbroadcast\t-",
+      "shop/#\twelds\tqueue\texcluded",
+      "shop/#\twelds__dlq\tappend\treplayed",
+      "#\tpump-log\tappend\treplayed",
+      "#\tpump-state\tlatest\tcurrent",
+      "#\ttank-log\tappend\treplayed",
+      "#\twelds\tqueue\texcluded",
+      "#\twelds__dlq\tappend\treplayed",
+      "shop/s1/weld\twelds\tqueue\tshop/+/weld",
+      "",
+    ].join("\n"),
+  );
+});
+
+Deno.test("02b 16 --route --json without an operand is one object a line, null for what is not there", async () => {
+  const { code, stdout } = await piped(["nobody/claims", "shop/#", "#not a filter"], "--json");
+  assert.equal(code, 0);
+  assert.deepEqual(stdout.trimEnd().split("\n").map((line) => JSON.parse(line)), [
+    { subject: "nobody/claims", channel: null, type: "broadcast", why: null },
+    { subject: "shop/#", channel: "welds", type: "queue", why: "excluded" },
+    { subject: "shop/#", channel: "welds__dlq", type: "append", why: "replayed" },
+  ]);
+});
+
+Deno.test("02b 16 a line that is neither topic nor filter is told, and the others are answered", async () => {
+  const { code, stdout, stderr } = await piped(["a/#/b", "shop/s1/weld"]);
+  assert.equal(code, 1);
+  assert.match(stderr, /^saguin: a\/#\/b: /);
+  assert.match(stdout, /shop\/s1\/weld\twelds\tqueue/);
 });
