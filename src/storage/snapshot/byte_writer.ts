@@ -1,12 +1,16 @@
 import type { Nanoseconds } from "../../platform/clock.ts";
-import type { Offset } from "../record.ts";
+import type { Message, Offset } from "../record.ts";
 
-const FIRST_BYTES = 64 * 1024;
+/** A stop of many channels writes many small files. */
+const FIRST_BYTES = 4 * 1024;
 /** Bytes that are worth a write of their own. */
 const FULL_BYTES = 512 * 1024;
+/** Of a message without its texts, its payload and its properties: lengths, numbers, marks of what is absent. */
+const PLAIN_MESSAGE_BYTES = 5 * 4 + 8 + 4 + 4 + 5 + 1 + 1 + 1;
 const TWO_TO_32 = 0x1_0000_0000;
 /** Strings up to this are copied unit by unit while they are ASCII; longer ones by the runtime. */
 const SHORT_TEXT = 64;
+const ENCODER = new TextEncoder();
 
 /** The primitives of the snapshot format (S55), little-endian, into a buffer that grows. */
 export class ByteWriter {
@@ -14,7 +18,6 @@ export class ByteWriter {
   #other = new Uint8Array(FIRST_BYTES);
   #view = new DataView(this.#bytes.buffer);
   #length = 0;
-  readonly #encoder = new TextEncoder();
 
   get length(): number {
     return this.#length;
@@ -90,22 +93,54 @@ export class ByteWriter {
   }
 
   text(value: string): void {
+    this.#grow(4 + 3 * value.length);
+    this.#length = this.#textAt(value, this.#length);
+  }
+
+  /**
+   * The fields of a record's message that has neither User Properties nor publish properties, which most
+   * have not: one look at the room there is instead of one a field, at half the cost of the whole.
+   */
+  plainMessage(message: Message): void {
+    const { messageId, topic, payload, bridge, clientId, onlyFor } = message;
+    const units = messageId.length + topic.length + bridge.length + clientId.length +
+      onlyFor.length;
+    this.#grow(PLAIN_MESSAGE_BYTES + 3 * units + payload.byteLength);
+    const bytes = this.#bytes;
+    const view = this.#view;
+    let at = this.#textAt(topic, this.#textAt(messageId, this.#length));
+    view.setBigInt64(at, message.timestamp, true);
+    view.setUint32(at + 8, 0, true);
+    view.setUint32(at + 12, payload.byteLength, true);
+    bytes.set(payload, at + 16);
+    at += 16 + payload.byteLength;
+    view.setUint32(at, 0, true);
+    bytes[at + 4] = 0;
+    bytes[at + 5] = message.retain ? 1 : 0;
+    at = this.#textAt(clientId, this.#textAt(bridge, at + 6));
+    bytes[at] = message.qos;
+    bytes[at + 1] = message.groupCopy ? 1 : 0;
+    this.#length = this.#textAt(onlyFor, at + 2);
+  }
+
+  /** Writes a text where there is room for it. @return where it ends */
+  #textAt(value: string, at: number): number {
     const { length } = value;
-    this.#grow(4 + 3 * length);
-    const start = this.#length + 4;
+    const bytes = this.#bytes;
+    const start = at + 4;
     let written = 0;
     if (length <= SHORT_TEXT) {
       while (written < length) {
         const unit = value.charCodeAt(written);
         if (unit > 0x7f) break;
-        this.#bytes[start + written++] = unit;
+        bytes[start + written++] = unit;
       }
     }
     if (written < length) {
-      written = this.#encoder.encodeInto(value, this.#bytes.subarray(start)).written;
+      written = ENCODER.encodeInto(value, bytes.subarray(start)).written;
     }
-    this.#view.setUint32(this.#length, written, true);
-    this.#length = start + written;
+    this.#view.setUint32(at, written, true);
+    return start + written;
   }
 
   #grow(bytes: number): void {

@@ -95,7 +95,8 @@ function channel(from: ByteReader, packed: (channel: string) => boolean): Channe
   const records = listed ? from.list(SMALLEST.record, () => decodeRecord(from)) : [];
   const positions = kind === "append" ? from.list(SMALLEST.position, () => position(from)) : [];
   const holds = from.list(SMALLEST_HOLD, () => hold(from));
-  return { name, kind, next, floor, packed: pack, records, jobs, positions, holds };
+  const channel = { name, kind, next, floor, records, jobs, positions, holds };
+  return pack === undefined ? channel : { ...channel, packed: pack };
 }
 
 /** The record at which `from` stands. */

@@ -114,6 +114,9 @@ export function* encodeSessions(
 }
 
 function encodeMessage(out: ByteWriter, message: Message): void {
+  if (message.headers.length === 0 && message.properties === NO_PROPERTIES) {
+    return out.plainMessage(message);
+  }
   out.text(message.messageId);
   out.text(message.topic);
   out.time(message.timestamp);
