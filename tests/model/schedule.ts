@@ -257,6 +257,8 @@ export function draw(
         });
         break;
       case "crash":
+        // As often as not in the middle of what the step before it does (18).
+        if (random.chance(0.5)) steps.push({ ...steps.pop()!, turns: random.below(3) });
         steps.push({ do: "crash", downMs: random.pick([0, 0, 1_000, 40_000]) });
         break;
       case "restart":
