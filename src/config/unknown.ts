@@ -4,8 +4,8 @@ import { SCHEMA, type SchemaNode } from "./table/schema.ts";
 
 /** Names the known key that was meant, the place where the key belongs, or the keys of this place. */
 export function unknownKey(key: string, schema: SchemaNode): string {
-  const known = [...schema.children.keys()].filter((name) => name !== "*");
-  const nearest = nearestName(key, known);
+  const known = knownKeys(schema);
+  const nearest = meantKey(key, schema);
   if (nearest !== undefined) return `is not a key here; did you mean ${nearest}?`;
   const elsewhere = SCHEMA.filter(({ path }) => path.endsWith(`.${key}`)).map(({ path }) => path);
   if (elsewhere.length > 0 && elsewhere.length <= 3) {
@@ -14,6 +14,19 @@ export function unknownKey(key: string, schema: SchemaNode): string {
   return known.length === 0
     ? "is not a key here; remove it"
     : `is not a key here; the keys are ${list(known)}`;
+}
+
+/** The key of this place that was meant by an unknown one; undefined when none is like it. */
+export function meantKey(key: string, schema: SchemaNode): string | undefined {
+  const known = knownKeys(schema);
+  const nearest = nearestName(key, known);
+  if (nearest !== undefined || key.length < 3) return nearest;
+  const longer = known.filter((name) => name.startsWith(`${key.toLowerCase()}_`));
+  return longer.length === 1 ? longer[0] : undefined;
+}
+
+function knownKeys(schema: SchemaNode): string[] {
+  return [...schema.children.keys()].filter((name) => name !== "*");
 }
 
 /** The closest of the known names, within a third of its length in edits. */

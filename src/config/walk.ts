@@ -10,7 +10,7 @@ import { NOT_BUILT } from "./table/built.ts";
 import type { Key, Kind, Value } from "./table/key.ts";
 import { REFUSED_KEYS } from "./table/refused.ts";
 import { SCHEMA_ROOT, type SchemaNode } from "./table/schema.ts";
-import { unknownKey } from "./unknown.ts";
+import { meantKey, unknownKey } from "./unknown.ts";
 
 /** What loading asks of the world around it. */
 export interface Surroundings {
@@ -84,6 +84,9 @@ class Walker {
     const child = entry.key === "*" ? undefined : schema.children.get(entry.key);
     if (child?.key === undefined) {
       block.refuse(entry.key);
+      const meant = meantKey(entry.key, schema);
+      // Whose absence is then no finding of its own.
+      if (meant !== undefined) block.refuse(meant);
       const full = schema.path === "" ? entry.key : `${schema.path}.${entry.key}`;
       this.findings.add(entry.place, path, REFUSED.get(full) ?? unknownKey(entry.key, schema));
       return;
@@ -401,6 +404,7 @@ class Walker {
     const path = below(block, name);
     const { required } = key;
     if (required === true || (type !== undefined && required?.includes(type))) {
+      if (block.refused(name)) return;
       const of = required === true ? "" : `, and type ${type} needs it`;
       this.findings.add(block.place, path, `is missing${of}; write ${wanted(key.kind)}`);
       block.refuse(name);

@@ -104,6 +104,7 @@ export const STORAGE_KEYS: readonly Key[] = [
   {
     path: "broker.retained",
     kind: block,
+    why: "retained messages are always kept; deny them to a client in the ACL file",
     doc: "Retained values of topics that no channel claims; the store always exists.",
   },
   {
