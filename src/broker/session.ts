@@ -7,6 +7,7 @@ import type { Exchange } from "./exactly_once.ts";
 import type { ClientLink, Delivery, Ending } from "./link.ts";
 import type { LiveQueue } from "./live_queue.ts";
 import type { LogReader } from "./log_reader.ts";
+import { pumpTurns } from "./pump_turns.ts";
 import { Reason } from "./reason.ts";
 import type { SessionAccess } from "./session_access.ts";
 import { type Grant, SessionFilters } from "./session_filters.ts";
@@ -132,6 +133,10 @@ export class Session {
   readonly #sources = new Set<Source>();
   #waiting = new Set<Source>();
   #pumpScheduled = false;
+  readonly #askedPump = () => {
+    this.#pumpScheduled = false;
+    this.#pump();
+  };
   readonly #congestedBytes: number;
   /** What an earlier connection left unacknowledged and this one has no room for yet, last first. */
   #resends: WindowEntry[] = [];
@@ -240,10 +245,7 @@ export class Session {
   #schedulePump(): void {
     if (this.#pumpScheduled) return;
     this.#pumpScheduled = true;
-    queueMicrotask(() => {
-      this.#pumpScheduled = false;
-      this.#pump();
-    });
+    pumpTurns.ask(this.#askedPump);
   }
 
   #pump(): void {

@@ -133,22 +133,24 @@ export class Subscriptions {
   #decide(session: Session, request: SubscribeRequest): (Grantable | Refusal)[] {
     const declared = this.#admission.packet(request.userProperties);
     if ("code" in declared) return request.filters.map(() => declared);
-    const held = new Set(session.subscriptions.keys());
+    // What the packet adds; a client may hold very many, so they are not copied.
+    const added = new Set<string>();
     return request.filters.map((asked) => {
       const decided = this.#admission.filter(session, asked, declared.partitions);
       if ("reason" in decided) return decided;
       if (session.access?.rules.maySubscribe(sharedInner(asked.filter) ?? asked.filter) === false) {
         return NO_GRANT;
       }
-      const fresh = !held.has(asked.filter);
-      if (fresh && held.size >= this.context.limits.maxSubscriptions) {
+      const held = session.subscriptions.size + added.size;
+      const fresh = !session.subscriptions.has(asked.filter) && !added.has(asked.filter);
+      if (fresh && held >= this.context.limits.maxSubscriptions) {
         return {
           code: Reason.QuotaExceeded,
           reason:
             `more filters than limits.max_subscriptions (${this.context.limits.maxSubscriptions})`,
         };
       }
-      held.add(asked.filter);
+      if (fresh) added.add(asked.filter);
       const subscription: StoredSubscription = {
         filter: asked.filter,
         qos: decided.qos,

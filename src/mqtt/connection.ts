@@ -68,6 +68,9 @@ const NOT_ENDED: Ending = {
 /** What the last packet of a connection may take where `limits.write_timeout` is none. */
 const LAST_WRITE_MS = 5_000;
 
+/** How long the packets of one read are handled before other connections have their turn. */
+const TURN_MS = 10;
+
 type State = "opening" | "connected" | "closing" | "closed";
 
 /**
@@ -144,10 +147,16 @@ export class MqttConnection implements Requester {
         this.#broker.context.counters.bytesReceived += count;
         const { clock } = this.#broker.context;
         const readAt = clock.monotonic();
+        let turn = readAt;
         this.#packetSeen = false;
         let fault = this.#decoder.decode(space.subarray(0, count), onPacket);
         while (fault === undefined && this.#reading) {
           if (this.#pacing.mustWait) await this.#pacing.untilReady();
+          // What is answered at once would otherwise go on for as long as packets are in hand.
+          if (clock.monotonic() - turn >= TURN_MS) {
+            await new Promise((resolve) => setTimeout(resolve, 0));
+            turn = clock.monotonic();
+          }
           if (!this.#decoder.paused) break;
           fault = this.#decoder.resume(onPacket);
         }
