@@ -3,8 +3,10 @@ import { SubscriptionTree } from "../topics/tree.ts";
 import type { Debt } from "./log.ts";
 import type { Session } from "./session.ts";
 
-/** Topics whose subscribers are remembered between two changes of any subscription. */
+/** Topics whose subscribers are remembered between two changes of any subscription... */
 const CACHED_TOPICS = 8_192;
+/** ... and the subscribers of all of them together: eight bytes each. */
+const CACHED_SUBSCRIBERS = 500_000;
 
 const NOBODY: readonly Session[] = [];
 const NO_DEBTS: readonly Debt[] = [];
@@ -24,15 +26,21 @@ export interface Audience {
 export class Broadcast {
   readonly #tree = new SubscriptionTree<Session, Session>();
   readonly #subscribers = new Map<string, readonly Session[]>();
+  #remembered = 0;
 
   add(filter: string, subscriber: Session): void {
     this.#tree.add(filter, subscriber, subscriber);
-    this.#subscribers.clear();
+    this.#forget();
   }
 
   remove(filter: string, subscriber: Session): void {
     this.#tree.remove(filter, subscriber);
+    this.#forget();
+  }
+
+  #forget(): void {
     this.#subscribers.clear();
+    this.#remembered = 0;
   }
 
   /** Sessions with a filter that `topic` matches, each once. */
@@ -42,7 +50,11 @@ export class Broadcast {
       const found = new Set<Session>();
       if (!this.#tree.isEmpty) this.#tree.match(topic, (subscriber) => found.add(subscriber));
       subscribers = found.size === 0 ? NOBODY : [...found];
-      if (this.#subscribers.size >= CACHED_TOPICS) this.#subscribers.clear();
+      this.#remembered += subscribers.length;
+      if (this.#subscribers.size >= CACHED_TOPICS || this.#remembered > CACHED_SUBSCRIBERS) {
+        this.#forget();
+        this.#remembered = subscribers.length;
+      }
       this.#subscribers.set(topic, subscribers);
     }
     return subscribers;

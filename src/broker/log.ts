@@ -3,6 +3,7 @@ import type { AppendStore, SessionStore } from "../storage/contract.ts";
 import { type Message, type Offset, recordSize } from "../storage/record.ts";
 import { Tail } from "./channels/tail.ts";
 import type { Context } from "./context.ts";
+import type { Owed } from "./owed.ts";
 import { Watermark } from "./watermark.ts";
 
 /** A full log is said this often at most (02b section 15). */
@@ -15,8 +16,8 @@ const RETRY_MS = 1_000;
 
 /** Somebody a log message is owed to: a durable session, or a shared group. */
 export interface Debt {
-  /** One more message is owed, `bytes` its `recordSize`. */
-  owe(offset: Offset, bytes: number): void;
+  /** One more message is owed. All who are owed it share what says so: there may be very many. */
+  owe(owed: Owed): void;
   /** A message would have been owed, and the log had no room for it. */
   lost(): void;
 }
@@ -59,9 +60,9 @@ export class BroadcastLog {
     this.tail.push(offset, message);
     this.#reported.report(offset);
     if (debts.length === 0) return this.#release(offset);
-    const bytes = recordSize(message);
+    const owed = { offset, bytes: recordSize(message) };
     this.#owers.set(offset, debts.length);
-    for (const debt of debts) debt.owe(offset, bytes);
+    for (const debt of debts) debt.owe(owed);
   }
 
   /** A message found no room, and the log nothing to give: it is kept for nobody (02b section 15). */

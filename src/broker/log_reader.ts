@@ -55,9 +55,8 @@ export class LogReader implements Source, Debt {
   }
 
   /** One more message is owed. Past the session's bound the oldest ones go (D8.14). */
-  owe(offset: Offset, bytes: number): void {
+  owe(owed: Owed): void {
     const { session } = this;
-    const owed = { offset, bytes };
     this.#owed.push(owed);
     session.waitingBytes += charged(owed);
     while (session.overfull && this.length > 1) {

@@ -110,6 +110,7 @@ export class Restoration {
 
   #owers(record: StoredRecord): number {
     let owers = 0;
+    const entry = { offset: record.offset, bytes: recordSize(record.message) };
     const out = new Set<string>();
     for (const restored of this.#sessions) {
       const rows = restored.inFlight.get(record.offset) ?? [];
@@ -119,7 +120,7 @@ export class Restoration {
         owers++;
       }
       if (rows.some(({ group }) => group === "") || !owed(restored, record)) continue;
-      restored.session.log!.restore({ offset: record.offset, bytes: recordSize(record.message) });
+      restored.session.log!.restore(entry);
       owers++;
     }
     for (const restored of this.#groups) {
@@ -167,7 +168,7 @@ export class Restoration {
     else if (
       offset >= image.cursor && message.qos > 0 && message.onlyFor === "" &&
       matches(group.filter, message.topic)
-    ) group.backlog.owe(offset, bytes, since);
+    ) group.backlog.owe({ offset, bytes }, since);
     else return false;
     return true;
   }

@@ -191,7 +191,7 @@ export class Session {
   /** What the session's own filters grant it of `message`, No Local applied; undefined for nothing. */
   grant(message: Message): Grant | undefined {
     const own = message.clientId === this.clientId && this.clientId !== "";
-    return this.#filters.grant(message, own);
+    return this.#filters.grant(message, own, this.link === undefined);
   }
 
   // -------------------------------------------------------------------------------- permissions
@@ -492,6 +492,7 @@ export class Session {
   /** The connection is gone; the session stays. */
   detach(): void {
     this.link = undefined;
+    this.#filters.forget();
     this.#resends = [];
     this.#waiting.clear();
     this.window.detach();

@@ -26,6 +26,12 @@ const NO_IDENTIFIERS: readonly number[] = [];
 /** Topics whose grant is remembered; publishers repeat topics. */
 const CACHED_TOPICS = 1_024;
 
+/**
+ * The same of a session that is away: it is asked about every broadcast, and there may be very many such
+ * sessions.
+ */
+const CACHED_WHILE_AWAY = 16;
+
 /** Filters up to which a topic is held against each of them. */
 const SCANNED_FILTERS = 32;
 
@@ -82,15 +88,25 @@ export class SessionFilters {
     this.#grants?.clear();
   }
 
-  /** What the filters grant of `message`; undefined for nothing. `own`: the session published it. */
-  grant(message: Message, own: boolean): Grant | undefined {
+  /** Gives the memory back that answers were kept in. */
+  forget(): void {
+    this.#grants = undefined;
+  }
+
+  /**
+   * What the filters grant of `message`; undefined for nothing. `own`: the session published it. `away`: it
+   * has no connection.
+   */
+  grant(message: Message, own: boolean, away: boolean): Grant | undefined {
     const { topic } = message;
     const known = this.#grants ??= new Map();
     let grants = known.get(topic);
     if (grants === undefined) {
-      if (known.size >= CACHED_TOPICS) known.clear();
+      if (known.size >= (away ? CACHED_WHILE_AWAY : CACHED_TOPICS)) known.clear();
       const matching = this.#matching(topic);
-      grants = { others: this.#combine(matching, false), own: this.#combine(matching, true) };
+      const others = this.#combine(matching, false);
+      const alike = matching.every(({ noLocal }) => !noLocal);
+      grants = { others, own: alike ? others : this.#combine(matching, true) };
       known.set(topic, grants);
     }
     return own ? grants.own : grants.others;

@@ -44,7 +44,7 @@ Deno.test("D4.6 a session of many filters is granted by those that match, and no
     }
     const topic = topicOf(random);
     for (const own of [false, true]) {
-      const granted = filters.grant({ topic } as Message, own);
+      const granted = filters.grant({ topic } as Message, own, false);
       const matching = [...held.values()].filter((each) =>
         matches(each.filter, topic) && !(own && each.noLocal)
       );

@@ -85,9 +85,9 @@ export class Backlog implements Flushable {
   // ----------------------------------------------------------------------------------------- adding
 
   /** One more message follows the cursor. Past the bound the oldest ones go. */
-  owe(offset: Offset, bytes: number, since = this.context.clock.monotonic()): void {
-    this.#owed.push({ offset, bytes });
-    this.#note(offset, since);
+  owe(owed: Owed, since = this.context.clock.monotonic()): void {
+    this.#owed.push(owed);
+    this.#note(owed.offset, since);
   }
 
   /** A member gave it back; the store has a row of that. */

@@ -11,6 +11,7 @@ import { channelExpiry, channelLabels, isExpired, remainingExpiry } from "../del
 import type { Delivery } from "../link.ts";
 import type { BroadcastLog, Debt } from "../log.ts";
 import type { HandingGroup, LogWindow } from "../log_window.ts";
+import type { Owed } from "../owed.ts";
 import type { Session } from "../session.ts";
 import type { WindowEntry } from "../window.ts";
 import { Backlog, type BacklogOwner, type Due } from "./backlog.ts";
@@ -108,8 +109,8 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
   }
 
   /** One more message of the log is owed to the group; what waits already goes first (D9.4). */
-  owe(offset: Offset, bytes: number): void {
-    this.backlog.owe(offset, bytes);
+  owe(owed: Owed): void {
+    this.backlog.owe(owed);
     this.pump();
   }
 
