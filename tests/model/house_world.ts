@@ -197,9 +197,12 @@ export class HouseWorld implements World {
   static turnCount = 0;
   async #turn(): Promise<boolean> {
     HouseWorld.turnCount++;
-    await turn();
+    // Workers come first: what is asked of them in this turn is done in the next, and answered in the one
+    // after, so that a crash may come before the commit as well as after it.
     let worked = false;
     for (const worker of this.#workers) worked = worker.turn() || worked;
+    await turn();
+    for (const worker of this.#workers) worked ||= worker.busy;
     for (const pipe of this.#pipes) {
       worked ||= pipe.moved;
       pipe.moved = false;

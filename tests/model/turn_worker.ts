@@ -27,6 +27,11 @@ export class TurnWorker {
 
   terminate(): void {}
 
+  /** Something was asked and is not answered. */
+  get busy(): boolean {
+    return this.#asked.length > 0 || this.#answers.length > 0;
+  }
+
   /** False: there was nothing to do. */
   turn(): boolean {
     if (this.#answers.length > 0) {
