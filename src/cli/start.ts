@@ -10,7 +10,7 @@ import { Door } from "../mqtt/doors/door.ts";
 import { systemClock } from "../platform/clock.ts";
 import { randomIds } from "../platform/ids.ts";
 import { keepInspectorClosed } from "../platform/inspector.ts";
-import { type Log, LogfmtLog, standardOutput } from "../platform/log.ts";
+import { lineWriter, type Log, LogfmtLog } from "../platform/log.ts";
 import { HeapTimers } from "../platform/timers.ts";
 import { REVISION, VERSION } from "../version.ts";
 import { removePidFile, writePidFile } from "./pid_file.ts";
@@ -42,7 +42,7 @@ export async function startBroker(
     configuration.brokerId,
     configuration.logLevel,
     clock,
-    standardOutput(),
+    lineWriter(Deno.stdout),
   );
   const timers = new HeapTimers(
     clock,

@@ -22,8 +22,13 @@ export interface Log {
   enabled(level: LogLevel): boolean;
 }
 
+/**
+ * A line that cannot be written, on a full disk or into a pipe that nobody holds any more, stops nobody:
+ * it is counted, and the next line that can be written says how many are missing.
+ */
 export class LogfmtLog implements Log {
   #rank: number;
+  #lost = 0;
 
   constructor(
     private readonly brokerId: string,
@@ -57,6 +62,19 @@ export class LogfmtLog implements Log {
 
   #line(level: LogLevel, msg: string, fields: LogFields | undefined): void {
     if (!this.enabled(level)) return;
+    try {
+      if (this.#lost > 0) {
+        this.write(this.#text("warn", "log lines could not be written", { lines: this.#lost }));
+        this.#lost = 0;
+      }
+      this.write(this.#text(level, msg, fields));
+    } catch {
+      // There is nowhere else to say it: the next line that can be written does.
+      this.#lost++;
+    }
+  }
+
+  #text(level: LogLevel, msg: string, fields: LogFields | undefined): string {
     const time = new Date(toMilliseconds(this.clock.wall())).toISOString();
     let line = `time=${time} level=${level.toUpperCase()} broker=${value(this.brokerId)} msg=${
       quoted(msg)
@@ -67,7 +85,7 @@ export class LogfmtLog implements Log {
         if (field !== undefined) line += ` ${key}=${value(field)}`;
       }
     }
-    this.write(line + "\n");
+    return line + "\n";
   }
 }
 
@@ -100,13 +118,23 @@ function quoted(text: string): string {
   return `"${escaped}"`;
 }
 
-/** Writes whole lines to standard output in one call a turn, synchronously at the end. */
-export function standardOutput(): (line: string) => void {
+/**
+ * Writes each line to `output` at once. A line of which only the beginning could be written is closed
+ * before the next, so that the next is whole.
+ * @throws what `output` throws, the line being lost
+ */
+export function lineWriter(
+  output: { writeSync(bytes: Uint8Array): number },
+): (line: string) => void {
   const encoder = new TextEncoder();
+  let torn = false;
   return (line) => {
-    const bytes = encoder.encode(line);
-    for (let written = 0; written < bytes.length;) {
-      written += Deno.stdout.writeSync(bytes.subarray(written));
+    const bytes = encoder.encode(torn ? "\n" + line : line);
+    let written = 0;
+    try {
+      while (written < bytes.length) written += output.writeSync(bytes.subarray(written));
+    } finally {
+      if (written > 0) torn = written < bytes.length;
     }
   };
 }
