@@ -126,7 +126,7 @@ export class TlsTerminator {
 /** Why the certificate counts for nothing; undefined when it was verified, which `verified` remembers. */
 function untrusted(socket: TLSSocket, der: Uint8Array, verified: Set<string>): string | undefined {
   if (!socket.authorized) {
-    return `the client's certificate was not verified: ${socket.authorizationError}`;
+    return unverified(socket.authorizationError);
   }
   const fingerprint = createHash("sha256").update(der).digest("base64");
   if (socket.isSessionReused()) {
@@ -148,5 +148,14 @@ function untrusted(socket: TLSSocket, der: Uint8Array, verified: Set<string>): s
 
 function failure(error: unknown, socket: unknown): string {
   const why = (socket as TLSSocket | undefined)?.authorizationError;
-  return why ? `the client's certificate was not verified: ${why}` : errorText(error);
+  return why ? unverified(why) : errorText(error);
+}
+
+/**
+ * The runtime says the same of every certificate that it does not believe, so what may be wrong is said
+ * beside it. Version 1 is what `openssl x509 -req` makes of a request without extensions.
+ */
+function unverified(why: unknown): string {
+  return `the client's certificate was not verified: ${why}; it has to be of X.509 version 3, not expired, ` +
+    "and signed by an authority of client_ca_file";
 }

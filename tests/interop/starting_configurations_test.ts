@@ -126,8 +126,8 @@ Deno.test("home-hub.yaml runs as its first lines say", async () => {
 Deno.test("plant-gateway.yaml runs as its first lines say", async () => {
   await using gateway = await Started.begin("plant-gateway.yaml", 8884);
   const trust = ["--insecure", "--cafile", `${gateway.directory}/etc/plant-ca.pem`];
-  const own = ["--cert", `${gateway.directory}/etc/gateway.pem`];
-  const key = ["--key", `${gateway.directory}/etc/gateway.key`];
+  const own = ["--cert", `${gateway.directory}/etc/press-1.pem`];
+  const key = ["--key", `${gateway.directory}/etc/press-1.key`];
   const reading = "plant/north/press-7/reading/force";
   assert.equal(await gateway.publish(8884, reading, ...trust, ...as("warehouse")), 0);
   assert.notEqual(await gateway.publish(8884, reading, ...trust), 0);
