@@ -60,6 +60,9 @@ export class ProviderLock {
       if (code === SQLITE_NOTADB) {
         throw refused("is not a lock file; if nothing uses it, remove it", error);
       }
+      if (error instanceof Deno.errors.NotFound) {
+        throw refused("cannot be made: its directory is not there; make it first", error);
+      }
       throw refused(`cannot be taken: ${errorText(error)}`, error);
     }
   }

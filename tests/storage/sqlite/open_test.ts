@@ -182,7 +182,7 @@ Deno.test("a directory that is not there is one sentence naming it", () =>
     const missing = `${dir}/nowhere/plant.db`;
     assert.match(
       await refusal(missing),
-      /^storage provider "plant": lock FILE\.lock cannot be taken: No such file or directory/,
+      /^storage provider "plant": lock FILE\.lock cannot be made: its directory is not there; make it first$/,
     );
     void file;
     assert.deepEqual(names(dir), []);
