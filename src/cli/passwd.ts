@@ -140,7 +140,9 @@ async function edit(text: string, command: PasswdCommand, on: PasswdStreams) {
 
 async function ask({ input }: PasswdStreams): Promise<string | { readonly fault: string }> {
   const typed = await input.secrets(["Password: ", "The same again: "]);
-  if (typed === undefined) return { fault: "no password was given; nothing is changed" };
+  if (typed === undefined) {
+    return { fault: "no password was given, or not a second time; nothing is changed" };
+  }
   const [first, second] = typed;
   if (first === second) return first;
   return { fault: "the two passwords differ; nothing is changed" };

@@ -196,6 +196,6 @@ Deno.test("02b 16 on a terminal a password is not shown, can be corrected, and c
     });
     const gaveUp = await type("hunt\\x03", "--passwd", "add", path, "bob");
     assert.equal(gaveUp.code, 1);
-    assert.match(gaveUp.text, /no password was given; nothing is changed/);
+    assert.match(gaveUp.text, /no password was given, .*; nothing is changed/);
     assert.ok(!gaveUp.text.includes("hunt"));
   }));
