@@ -26,15 +26,22 @@ export interface Entrance {
 
 /** Finds the route, then asks who is asking, then answers (05 section 4.3). */
 export class Router {
+  readonly #notFound: string;
+
   constructor(
     private readonly routes: Routes,
     private readonly checker: PasswordChecker,
     private readonly log: Log,
-  ) {}
+  ) {
+    const paths = [...routes.keys()].map((path) =>
+      path !== "/" && path.endsWith("/") ? `${path}<name>` : path
+    );
+    this.#notFound = `there is no such route; there are:\n${paths.join("\n")}\n`;
+  }
 
   async answer(request: HttpRequest, peer: Peer, door: Entrance): Promise<HttpResponse> {
     const found = this.#find(request.path);
-    if (found === undefined) return textResponse(404, "there is no such route\n");
+    if (found === undefined) return textResponse(404, this.#notFound);
     const { route, rest } = found;
     const { methods } = route;
     if (!methods.some((method) => method === request.method)) {

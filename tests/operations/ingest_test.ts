@@ -171,7 +171,7 @@ Deno.test("N12 what is no query of a configured table is refused, and says why",
     ["readings?limit=1001", 400, /limit is no whole number from 1 to 1000/],
     ["readings?limit=1;SELECT", 400, /limit is no whole number/],
     ["readings?limit=1&limit=2", 400, /limit is written twice/],
-    ["", 404, /no such route/],
+    ["", 404, /no such route; there are:\n\/\n\/health\n[^]*\n\/v1\/operations\/ingest\/<name>\n/],
   ];
   for (const [path, status, says] of cases) {
     const answer = await ops.get(`/v1/operations/ingest/${path}`);
