@@ -116,7 +116,16 @@ export async function routeCommand(command: RouteCommand, on: RouteStreams): Pro
   return DONE;
 }
 
+/** What no channel could hold and is not broadcast either has no route (02a 1.1). */
 function subjectFault(subject: string): string | undefined {
+  switch (subject.split("/", 1)[0]) {
+    case "$SYS":
+      return "there is no $SYS tree; the operations listener tells how a broker is";
+    case "$saguin":
+      return "topics under $saguin are the broker's own, and no channel holds them";
+    case "$share":
+      return "a shared subscription has no route of its own; ask for the filter inside it";
+  }
   return filterFault(subject);
 }
 

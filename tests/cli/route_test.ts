@@ -80,6 +80,20 @@ Deno.test("02b 16 --route refuses what is neither topic nor filter, and a second
   assert.equal((await route("a", "b")).code, 1);
 });
 
+Deno.test("--route does not call broadcast what the broker refuses or answers by itself", async () => {
+  const { code, stdout, stderr } = await piped([
+    "$SYS/broker/uptime",
+    "$saguin/queue/welds",
+    "$share/g/plant/#",
+    "$SYSTEM/a",
+  ]);
+  assert.equal(code, 1);
+  assert.match(stdout, /^#.*\n\$SYSTEM\/a\t-\tbroadcast\t-\n$/);
+  assert.match(stderr, /^saguin: \$SYS\/broker\/uptime: there is no \$SYS tree; /);
+  assert.match(stderr, /\nsaguin: \$saguin\/queue\/welds: .* the broker's own, /);
+  assert.match(stderr, /\nsaguin: \$share\/g\/plant\/#: .* ask for the filter inside it\n$/);
+});
+
 Deno.test("07 N3, N4 --route tells a person which ingest tables a publish is a row of", async () => {
   const file = temporaryPlace().directory + "/saguin.yaml";
   const disk = "providers:\n      disk: {type: sqlite, file_path: /nowhere/b.db}\n";
