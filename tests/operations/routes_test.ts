@@ -216,8 +216,12 @@ Deno.test("05 7.7 sessions: who is away first, and what is in force for each", a
   const restored = await ops.json("sessions");
   assert.equal(restored.offline, 2);
   assert.deepEqual(
-    restored.sessions.map((row: Record<string, unknown>) => [row.listener, row.remote]),
-    [["", ""], ["", ""]],
+    restored.sessions.map((row: Record<string, unknown>) => [
+      row.listener,
+      row.remote,
+      row.protocol,
+    ]),
+    [["", "", 0], ["", "", 0]],
   );
 });
 

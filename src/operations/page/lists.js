@@ -34,7 +34,7 @@ const sessionsTable = new Table(byId("sessions-table"), [
     }),
   },
   { label: "User", className: "text", show: ({ user }) => visible(user) || "–" },
-  { label: "Protocol", show: ({ protocol }) => protocol === 5 ? "5" : "3.1.1" },
+  { label: "Protocol", show: ({ protocol }) => ({ 4: "3.1.1", 5: "5" })[protocol] ?? "–" },
   { label: "Listener", show: ({ listener }) => listener || "–" },
   { label: "From", className: "wordy", show: ({ remote }) => remote || "–" },
   {

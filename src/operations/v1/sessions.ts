@@ -42,7 +42,8 @@ function row(session: Session) {
     client_id: clientId,
     connected: session.link !== undefined,
     user,
-    protocol: level,
+    // A store keeps no protocol: of a session that came back and was not seen since, nobody knows it.
+    protocol: lastConnection.listener === "" ? 0 : level,
     listener: lastConnection.listener,
     remote: lastConnection.address,
     keepalive: lastConnection.keepAlive,
