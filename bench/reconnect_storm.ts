@@ -40,6 +40,8 @@ async function storm(provider: string): Promise<StormResult> {
   const broker = saguin(provider, {
     provider: provider === "memory" ? "memory" : "sqlite",
     channels: STORM_CHANNELS,
+    // Everybody at once, and a slow CONNACK shall be seen as slow, not as a connection that was cut.
+    limits: "max_connect_rate: none\nmax_connections: 20000\nconnect_timeout: 60s",
   });
   await using running = await broker.start();
   return await runStorm({

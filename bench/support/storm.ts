@@ -75,6 +75,8 @@ export async function runStorm(options: StormOptions): Promise<StormResult> {
 /** Who is owed a message: a session, or the subscriber of the log. */
 class Reader {
   client: BenchClient | undefined;
+  /** Resolves when the present connection is gone, its descriptor with it. */
+  ended: Promise<void> = Promise.resolve();
   /** Payloads of acknowledged publishes that have not arrived. */
   readonly missing = new Set<string>();
   /** Payloads that arrived before their PUBACK did. */
@@ -97,7 +99,7 @@ class Reader {
     let granted: (() => void) | undefined;
     const subscribed = new Promise<void>((resolve) => granted = resolve);
     let acks: number[] = [];
-    client.run((first, bytes, at, end) => {
+    this.ended = client.run((first, bytes, at, end) => {
       if (first >> 4 !== PUBLISH) return granted?.();
       const topicEnd = at + 2 + (bytes[at] << 8 | bytes[at + 1]);
       acks.push(PUBACK << 4, 2, bytes[topicEnd], bytes[topicEnd + 1]);
@@ -176,6 +178,8 @@ class Storm {
     this.#peak = rssBefore;
 
     for (const { client } of this.#sessions) client!.close();
+    // Twice the descriptors would be needed otherwise.
+    await Promise.all(this.#sessions.map(({ ended }) => ended));
     const cut = performance.now();
     const connacks = new Float64Array(options.sessions);
     let resumed = 0;

@@ -39,6 +39,12 @@ import { countersOf, type StoredChannel, StoredChannels } from "./stored_channel
 /** A session transaction commits what it has after this long, though nobody else waits (S130). */
 const LONGEST_SESSION_TURN_MS = 5;
 
+/**
+ * A publish that waits lets a session transaction run this long. Giving way after every single write made
+ * a transaction of each of them where publishes never pause, and the publishes wait behind all of those.
+ */
+const SHORTEST_SESSION_TURN_MS = 1;
+
 /** What the log is asked to give for writes other than publishes, which are small. */
 const ROOM_FOR_WRITES = 64 * 1024;
 
@@ -63,6 +69,9 @@ export class Writer {
   #publishWaits!: Int32Array;
   #logRoom!: LogRoom;
   #untilLook = 0;
+
+  /** `now`: milliseconds of a clock that never goes back. */
+  constructor(private readonly now: () => number = () => performance.now()) {}
 
   /** @throws whatever a broken request or a transaction that cannot be ended throws: fatal (S119) */
   handle(request: WriterRequest): PublishAnswer | WriteAnswer | Answer {
@@ -245,7 +254,7 @@ export class Writer {
     outcomes: Outcome[],
     touched: Set<StoredChannel>,
   ): { readonly place: number; readonly error: unknown } | undefined {
-    const began = yields ? performance.now() : 0;
+    const began = yields ? this.now() : 0;
     let running = 0;
     try {
       for (; running < writes.length; running++) {
@@ -300,8 +309,9 @@ export class Writer {
   }
 
   #givesWay(began: number): boolean {
-    return Atomics.load(this.#publishWaits, 0) !== 0 ||
-      performance.now() - began >= LONGEST_SESSION_TURN_MS;
+    const ran = this.now() - began;
+    return ran >= LONGEST_SESSION_TURN_MS ||
+      ran >= SHORTEST_SESSION_TURN_MS && Atomics.load(this.#publishWaits, 0) !== 0;
   }
 
   // ------------------------------------------------------------------------------- file and log
