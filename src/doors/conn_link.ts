@@ -1,14 +1,28 @@
 import type { ByteLink } from "./byte_link.ts";
 
+/**
+ * Bytes of one peer after which the event loop has a turn. A read that finds bytes waiting resolves within
+ * the turn it was asked in, so a peer that sends faster than it is read would be all that is ever served.
+ */
+const TURN_BYTES = 64 * 1024;
+
 /** A connection as the system accepted it: TCP or a Unix socket. */
 export class ConnLink implements ByteLink {
   #closed = false;
+  /** Bytes read since the event loop last had its turn. */
+  #sinceTurn = 0;
 
   constructor(private readonly conn: Deno.Conn) {}
 
   async read(buffer: Uint8Array): Promise<number | null> {
+    if (this.#sinceTurn >= TURN_BYTES) {
+      this.#sinceTurn = 0;
+      await new Promise<void>((go) => void setImmediate(go));
+    }
     try {
-      return await this.conn.read(buffer);
+      const count = await this.conn.read(buffer);
+      this.#sinceTurn += count ?? 0;
+      return count;
     } catch {
       // Reset or closed: for the reader, the end of the stream either way.
       return null;
