@@ -71,6 +71,12 @@ const LAST_WRITE_MS = 5_000;
 /** How long the packets of one read are handled before other connections have their turn. */
 const TURN_MS = 10;
 
+/**
+ * What may wait unread beside one message of the largest size. More than deliveries reach by themselves,
+ * which pause at half of it (broker/session.ts): only answers that the client asks for and never reads do.
+ */
+const MOST_ANSWER_BYTES = 512 * 1024;
+
 type State = "opening" | "connected" | "closing" | "closed";
 
 /**
@@ -90,6 +96,8 @@ export class MqttConnection implements Requester {
   readonly #answers: Answers;
   readonly #keepAlive: KeepAlive;
   readonly #pacing: Pacing;
+  /** Bytes that the peer leaves unread above which it is read no further. */
+  readonly #mostUnread: number;
   /** A packet was decoded since the last read. */
   #packetSeen = false;
   /** Of a client that is connected. */
@@ -113,6 +121,7 @@ export class MqttConnection implements Requester {
     this.listener = context.listener;
     this.address = arrival.address;
     this.#keepAlive = new KeepAlive(clock, timers, () => this.end(SILENT));
+    this.#mostUnread = limits.maxMessageSize + MOST_ANSWER_BYTES;
     this.#decoder = new Decoder({
       maximumPacketSize: limits.maxMessageSize,
       maximumConnectSize: limits.maxConnectSize,
@@ -166,6 +175,10 @@ export class MqttConnection implements Requester {
           break;
         }
         input.used(count, this.#decoder.holdsInput);
+        if (this.#output.buffered > this.#mostUnread) {
+          this.#pacing.busy = this.#untilTaken();
+          await this.#pacing.untilReady();
+        }
       }
     } catch (error) {
       // A handler that throws costs its own client, nothing else.
@@ -177,6 +190,11 @@ export class MqttConnection implements Requester {
       this.end({ code: Reason.UnspecifiedError, reason: "internal error" });
     }
     await this.#finish();
+  }
+
+  /** Resolves when the peer has taken so much that what it sends may be answered again. */
+  async #untilTaken(): Promise<void> {
+    while (this.#reading && this.#output.buffered > this.#mostUnread) await this.#output.taken();
   }
 
   /** Connected, and answers are sent. */

@@ -23,6 +23,7 @@ export class OutputQueue {
   #timer: Timer | undefined;
   #stopped = false;
   #idle: (() => void)[] = [];
+  #taken: (() => void)[] = [];
 
   /**
    * `tally` counts what was written. `onDrained` runs after each write that left nothing behind;
@@ -68,6 +69,7 @@ export class OutputQueue {
         this.tally.bytesSent += piece.length;
         this.#pending = 0;
         this.packets.release();
+        this.#settleTaken();
         if (this.packets.length === 0) this.onDrained();
         if (this.#stopped) break;
       }
@@ -110,12 +112,27 @@ export class OutputQueue {
     return new Promise((resolve) => this.#idle.push(resolve));
   }
 
+  /** Resolves once the write at hand was taken, or the connection failed. */
+  taken(): Promise<void> {
+    this.schedule();
+    if (this.#stopped || this.buffered === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#taken.push(resolve));
+  }
+
+  #settleTaken(): void {
+    if (this.#taken.length === 0) return;
+    const waiting = this.#taken;
+    this.#taken = [];
+    for (const resolve of waiting) resolve();
+  }
+
   /** Whether the connection ended with a write that could not be made. */
   get failed(): boolean {
     return this.#stopped;
   }
 
   #settleIdle(): void {
+    this.#settleTaken();
     if (this.buffered > 0 && !this.#stopped) return this.schedule();
     const waiting = this.#idle;
     this.#idle = [];
