@@ -11,7 +11,7 @@ import { Findings } from "./finding.ts";
 import { NamedFiles } from "./named_files.ts";
 import { resolve } from "./resolve.ts";
 import type { Settings } from "./settings.ts";
-import { REAL_SURROUNDINGS, reason, type Surroundings, walk } from "./walk.ts";
+import { REAL_SURROUNDINGS, type Surroundings, unreadable, walk } from "./walk.ts";
 
 export type Loading =
   | { readonly configuration: Configuration; readonly settings: Settings }
@@ -36,7 +36,7 @@ export function loadConfiguration(
     bytes = surroundings.readFile(path);
   } catch (error) {
     const place = { file: path, line: 1, column: 1 };
-    findings.add(place, undefined, `cannot be read: ${reason(error)}; name a readable file`);
+    findings.add(place, undefined, unreadable(error));
     return { findings: findings.report(path) };
   }
   const root = readDocument(bytes, path, findings);

@@ -1,7 +1,7 @@
 /** The files that a configuration names and that a start reads, with every key that names each. */
 import type { Findings } from "./finding.ts";
 import type { Block, Setting } from "./settings.ts";
-import { reason } from "./walk.ts";
+import { unreadable } from "./walk.ts";
 
 /** Reads the bytes of a file. @throws whatever the system says */
 export type ReadFile = (path: string) => Uint8Array;
@@ -25,7 +25,7 @@ export class NamedFiles {
     try {
       return readFile(file);
     } catch (error) {
-      this.refuse(file, `cannot be read: ${reason(error)}; name a readable file`, findings);
+      this.refuse(file, unreadable(error), findings);
       return undefined;
     }
   }

@@ -481,3 +481,11 @@ function misplaced(key: Key, type: string): string {
 export function reason(error: unknown): string {
   return errorText(error).replace(/ \(os error \d+\).*$/s, "");
 }
+
+/** What is said of a file that is named and cannot be read. */
+export function unreadable(error: unknown): string {
+  const help = error instanceof Deno.errors.PermissionDenied
+    ? "let the user that runs the broker read it"
+    : "name a readable file";
+  return `cannot be read: ${reason(error)}; ${help}`;
+}

@@ -3,7 +3,7 @@ import type { SecureContextOptions } from "node:tls";
 import type { Configuration, TlsConfiguration } from "../config/configuration.ts";
 import type { Findings } from "../config/finding.ts";
 import type { ReadFile } from "../config/named_files.ts";
-import { reason } from "../config/walk.ts";
+import { unreadable } from "../config/walk.ts";
 import { errorText } from "../platform/log.ts";
 
 /** Certificates that were read and found to belong together, ready to be put into force. */
@@ -99,7 +99,7 @@ class TlsFiles {
     try {
       return new TextDecoder().decode(this.readFile(file));
     } catch (error) {
-      return this.#fault(key, file, `cannot be read: ${reason(error)}; name a readable file`);
+      return this.#fault(key, file, unreadable(error));
     }
   }
 
