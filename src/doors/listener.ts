@@ -87,7 +87,12 @@ export class Listener {
         this.#listener = this.#socket.listener;
       } else this.#listener = listen(configuration.address);
     } catch (error) {
-      throw new Error(`${configuration.path}: cannot listen on ${where}: ${errorText(error)}`);
+      const help = error instanceof Deno.errors.AddrInUse
+        ? "; stop what listens there, or write another address"
+        : "";
+      throw new Error(
+        `${configuration.path}: cannot listen on ${where}: ${errorText(error)}${help}`,
+      );
     }
   }
 

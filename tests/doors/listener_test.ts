@@ -50,7 +50,8 @@ Deno.test("a listener says which door and which address it cannot have", async (
   assert.throws(
     () => taken.bind(),
     new RegExp(
-      `^Error: broker\\.x\\.listen\\.tcp: cannot listen on 127\\.0\\.0\\.1:${portOf(first)}: .`,
+      `^Error: broker\\.x\\.listen\\.tcp: cannot listen on 127\\.0\\.0\\.1:${portOf(first)}: ` +
+        ".*; stop what listens there, or write another address$",
     ),
   );
   first.close();
