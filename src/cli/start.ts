@@ -85,6 +85,7 @@ export async function startBroker(
     reloadLogLevel(log, configuration),
   ];
   const stop = new StopSignal(log, () => reload(configuration.file, parts, log));
+  stop.listen();
   try {
     for (const door of doors) door.bind();
     amqp?.bind();
@@ -106,7 +107,6 @@ export async function startBroker(
     );
     await amqp?.open(broker, providers);
     ingest?.start();
-    stop.listen();
     if (configuration.pidFile !== undefined) writePidFile(configuration.pidFile);
     const admission = new Admission(configuration.limits.maxConnections);
     serve(broker, configuration, doors, admission, identities);
@@ -123,6 +123,7 @@ export async function startBroker(
       amqp: amqp && (() => amqp.overview()),
     });
     log.info("the broker is running", { version: VERSION, revision: REVISION, pid: Deno.pid });
+    stop.running();
     const code = await stop.requested;
     operations?.stop();
     ingest?.stop();
@@ -177,19 +178,25 @@ async function shutDown(
   return await broker.close();
 }
 
-/** The signals of 05 section 12.3 as this runtime can take them (spec README: SIGHUP reloads). */
+/**
+ * The signals of 05 section 12.3 as this runtime can take them (spec README: SIGHUP reloads). They are
+ * taken from before the start on, which may have much to read: one that comes during it neither kills
+ * the process nor is forgotten, but is obeyed once the broker runs.
+ */
 class StopSignal {
   readonly requested: Promise<number>;
   #resolve!: (code: number) => void;
   #stopping = false;
+  #running = false;
+  #reloadAsked = false;
   readonly #handlers: [Deno.Signal, () => void][];
 
-  constructor(private readonly log: Log, reload: () => void) {
+  constructor(private readonly log: Log, private readonly reload: () => void) {
     this.requested = new Promise((resolve) => this.#resolve = resolve);
     this.#handlers = [
       ["SIGTERM", () => this.#stop()],
       ["SIGINT", () => this.#stop()],
-      ["SIGHUP", reload],
+      ["SIGHUP", () => this.#reload()],
       ["SIGUSR1", () => this.#userSignal()],
     ];
   }
@@ -200,6 +207,12 @@ class StopSignal {
 
   close(): void {
     for (const [signal, handler] of this.#handlers) Deno.removeSignalListener(signal, handler);
+  }
+
+  /** The start is over: what was asked for meanwhile is done. */
+  running(): void {
+    this.#running = true;
+    if (this.#reloadAsked && !this.#stopping) this.reload();
   }
 
   /** The broker cannot go on; it stops and the process reports a failure. */
@@ -218,6 +231,11 @@ class StopSignal {
     }
     this.#stopping = true;
     this.#resolve(STOPPED);
+  }
+
+  #reload(): void {
+    if (this.#running) this.reload();
+    else this.#reloadAsked = true;
   }
 
   #userSignal(): void {

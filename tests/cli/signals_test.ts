@@ -222,3 +222,37 @@ Deno.test("02b 17 SIGUSR1 changes nothing but says what does", async () => {
   await reloaded.broker.line(/level=WARN .*SIGUSR1 does nothing; SIGHUP is the reload signal/);
   assert.deepEqual(await reloaded.state(), all("first"));
 });
+
+/** Resolves as soon as the port is open, which is long before the broker runs. */
+async function opened(port: number): Promise<void> {
+  await until("the port", async () => {
+    try {
+      (await Deno.connect({ hostname: "127.0.0.1", port })).close();
+      return true;
+    } catch (error) {
+      if (error instanceof Deno.errors.ConnectionRefused) return false;
+      throw error;
+    }
+  });
+}
+
+Deno.test("02b 17 signals that come while the broker starts are obeyed once it runs, and kill nothing", async () => {
+  await using broker = await BrokerProcess.start((place) => configurationText(place));
+  assert.equal((await broker.stop()).code, 0);
+  const before = broker.lines.length;
+  broker.launch();
+  await opened(broker.port);
+  broker.signal("SIGHUP");
+  await broker.line(/level=INFO .*msg="reloaded; /);
+  broker.signal("SIGTERM");
+  assert.deepEqual(await broker.ended, { code: 0, signal: null });
+
+  broker.launch();
+  await opened(broker.port);
+  broker.signal("SIGTERM");
+  assert.deepEqual(await broker.ended, { code: 0, signal: null });
+  const stops = broker.lines.slice(before).filter((line) =>
+    line.includes("the broker has stopped")
+  );
+  assert.equal(stops.length, 2);
+});
