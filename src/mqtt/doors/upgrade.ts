@@ -100,7 +100,8 @@ function judge(
   const origins = head.fields.get("origin");
   const origin = origins === undefined ? undefined : origins.length === 1 ? origins[0] : null;
   if (!originAllowed(origin, host, secure, rules)) {
-    const reason = "pages of this origin may not connect";
+    const reason =
+      "pages of this origin may not connect; same_origin and allowed_origins of the door say which may";
     return { ...refused({ status: 403, reason }), origin: origins!.join(", ") };
   }
   // Names of sub-protocols are case-sensitive; `listed` is not.

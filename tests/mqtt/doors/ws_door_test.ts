@@ -169,7 +169,10 @@ Deno.test("02b 4.3 06 13 pages of other origins get 403 and a line with their or
   };
   assert.equal(await page("http://panel.example"), 403);
   const line = await broker.line(/without opening a WebSocket/);
-  assert.match(line, /level=WARN .* listener=ws .* origin="?http:\/\/panel\.example"?$/);
+  assert.match(
+    line,
+    /level=WARN .* listener=ws .* allowed_origins of the door .* origin="?http:\/\/panel\.example"?$/,
+  );
   assert.equal(await page(`http://127.0.0.1:${port}`), 101);
   await page("http://" + "x".repeat(4_000) + ".example");
   const long = await broker.line(/origin="?http:\/\/xxx/);
