@@ -1,6 +1,10 @@
 /** An idle connection holds this much; it grows after a read that filled it. */
 const SMALLEST_BYTES = 512;
-const LARGEST_BYTES = 64 * 1024;
+/**
+ * No more than the event loop gives one connection at a time: what was read is decoded and routed in one go,
+ * and 64 KiB of declares took it long enough that everybody else waited for a second.
+ */
+const LARGEST_BYTES = 16 * 1024;
 
 /** Reads in a row that used a sixteenth of the buffer or less, after which a smaller one will do. */
 const SMALL_READS = 64;

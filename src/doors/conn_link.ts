@@ -4,7 +4,7 @@ import type { ByteLink } from "./byte_link.ts";
  * Bytes of one peer after which the event loop has a turn. A read that finds bytes waiting resolves within
  * the turn it was asked in, so a peer that sends faster than it is read would be all that is ever served.
  */
-const TURN_BYTES = 64 * 1024;
+const TURN_BYTES = 16 * 1024;
 
 /** A connection as the system accepted it: TCP or a Unix socket. */
 export class ConnLink implements ByteLink {
