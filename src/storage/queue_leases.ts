@@ -50,9 +50,9 @@ export interface JobRows extends RecordStore {
   ): Promise<StoredRecord | undefined>;
 }
 
-/** Jobs read at once once the first one turned out to be out or spent, and the bytes of one read. */
-const SKIPPING_READ_JOBS = 32;
-const READ_BYTES = 256 * 1024;
+/** Jobs of one read, and their bytes: what offers to come are served from, so kept in memory meanwhile. */
+const READ_JOBS = 64;
+const READ_BYTES = 64 * 1024;
 
 /** Jobs asked for at once while looking for overdue ones: this many payloads are in memory. */
 const OVERDUE_READ_JOBS = 32;
@@ -69,6 +69,17 @@ interface Out {
   deadline: number;
   /** Settles when the running write of this job has ended, however it ended. */
   writing: Promise<void> | undefined;
+}
+
+/** What one read found and no offer has looked at yet. */
+interface Ahead {
+  readonly jobs: readonly Job[];
+  /** Place of the next one. */
+  at: number;
+  /** The next offset to be looked at; nothing between it and that of the next job is stored. */
+  from: Offset;
+  /** Jobs whose entry ended since the read began: it may be older than that. */
+  readonly ended: Set<Offset>;
 }
 
 function nothing(): void {}
@@ -118,8 +129,10 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
   #passes: Promise<unknown> = Promise.resolve();
   /** Jobs of `#out` whose deletion is under way: the depth may or may not count them any more. */
   #leaving = 0;
-  /** For each read under way, the jobs whose entry ended meanwhile: its answer may be older than that. */
+  /** For each read under way or not used up, the jobs whose entry ended meanwhile. */
   #reads = new Set<Set<Offset>>();
+  /** Read from `#scanFrom` on: offers follow each other, and a read for each would bound their rate. */
+  #ahead: Ahead | undefined;
 
   constructor(readonly rows: Rows) {
     this.channel = rows.channel;
@@ -169,33 +182,65 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
   }
 
   async #offerOne(now: number): Promise<Offer | undefined> {
-    for (let max = 1;;) {
+    for (;;) {
       const returned = this.#returned.lowestReady(now);
       const known = this.#out.size - this.#leaving + this.#returned.size;
       const everyJobIsKnown = this.rows.depth() <= known;
       if (returned === undefined && everyJobIsKnown) return undefined;
       const below = returned !== undefined && returned.offset < this.#scanFrom;
-      const from = below ? returned.offset : this.#scanFrom;
-      const ended = this.#watchEnds();
-      let jobs: readonly Job[];
-      try {
-        jobs = await this.rows.read(from, below ? 1 : max, READ_BYTES);
-      } finally {
-        this.#reads.delete(ended);
-      }
+      const read = below ? await this.#readAt(returned.offset, 1) : await this.#readOn();
+      const found = read.jobs.length > read.at;
+      const reached = below ? found && read.jobs[0].offset === returned.offset : found;
       // From here to the answer is one turn.
-      for (const job of jobs) {
-        if (ended.has(job.offset)) break;
-        const offer = this.#choose(job, from, now);
-        if (offer !== undefined) return offer;
-      }
-      max = SKIPPING_READ_JOBS;
-      const reached = below ? jobs.length > 0 && jobs[0].offset === from : jobs.length > 0;
+      const offer = this.#chooseOf(read, now);
+      if (read !== this.#ahead) this.#reads.delete(read.ended);
+      if (offer !== undefined) return offer;
       if (reached) continue;
       if (returned === undefined) return undefined;
       // Its row went without this class, by an outside writer: it is no job any more.
       this.#returned.remove(returned.offset);
     }
+  }
+
+  /** What lies from the mark on: of the last read as long as it goes on there. */
+  async #readOn(): Promise<Ahead> {
+    const ahead = this.#ahead;
+    if (ahead !== undefined) {
+      if (ahead.from === this.#scanFrom && ahead.at < ahead.jobs.length) return ahead;
+      this.#dropAhead();
+    }
+    return this.#ahead = await this.#readAt(this.#scanFrom, READ_JOBS);
+  }
+
+  async #readAt(from: Offset, max: number): Promise<Ahead> {
+    const ended = this.#watchEnds();
+    try {
+      return { jobs: await this.rows.read(from, max, READ_BYTES), at: 0, from, ended };
+    } catch (error) {
+      this.#reads.delete(ended);
+      throw error;
+    }
+  }
+
+  #dropAhead(): void {
+    if (this.#ahead !== undefined) this.#reads.delete(this.#ahead.ended);
+    this.#ahead = undefined;
+  }
+
+  /** The first of them that may be offered. */
+  #chooseOf(read: Ahead, now: number): Offer | undefined {
+    while (read.at < read.jobs.length) {
+      const job = read.jobs[read.at];
+      if (read.ended.has(job.offset)) {
+        if (read === this.#ahead) this.#dropAhead();
+        return undefined;
+      }
+      const offer = this.#choose(job, read.from, now);
+      read.at++;
+      read.from = job.offset + 1;
+      if (offer !== undefined) return offer;
+    }
+    return undefined;
   }
 
   #watchEnds(): Set<Offset> {

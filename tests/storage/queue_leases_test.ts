@@ -105,7 +105,7 @@ async function take(leases: QueueLeases, now = 0) {
   return offer;
 }
 
-Deno.test("S141 an offer reads one row, however many are out or wait for their gap", async () => {
+Deno.test("S141 one read serves offers that follow each other, however many are out or wait for their gap", async () => {
   const rows = new GatedRows(200);
   const leases = new QueueLeases(rows);
   leases.setBackoff({ kind: "linear", baseMs: 1_000 });
@@ -115,12 +115,26 @@ Deno.test("S141 an offer reads one row, however many are out or wait for their g
     await leases.lease(offer, AT, 9_999);
     await leases.release(offer, { spend: false, at: AT, gapFrom: i });
   }
+  assert.deepEqual(rows.reads, [0, 65]);
   rows.reads.length = 0;
-  assert.equal((await take(leases)).offset, 101);
-  assert.deepEqual(rows.reads, [101]);
-  rows.reads.length = 0;
+  for (let offset = 101; offset <= 128; offset++) {
+    assert.equal((await take(leases)).offset, offset);
+  }
+  assert.deepEqual(rows.reads, []);
+  assert.equal((await take(leases)).offset, 129);
+  assert.deepEqual(rows.reads, [129]);
+  // What came back lies below and is read by itself; what was read stays good.
   assert.equal((await take(leases, 1_003)).offset, 2);
-  assert.deepEqual(rows.reads, [2]);
+  assert.deepEqual(rows.reads, [129, 2]);
+});
+
+Deno.test("S20 a job moved away after it was read is not offered from what was read", async () => {
+  const rows = new GatedRows(4);
+  const leases = new QueueLeases(rows);
+  assert.equal((await take(leases)).offset, 1);
+  await leases.deadLetter(2, undefined, message("t", "late"), nowhere);
+  assert.equal((await take(leases)).offset, 3);
+  assert.equal((await take(leases)).offset, 4);
 });
 
 Deno.test("S140 S141 a queue whose every job is out is not read", async () => {
