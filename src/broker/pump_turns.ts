@@ -21,6 +21,11 @@ class PumpTurns {
     queueMicrotask(() => this.#run());
   }
 
+  /** Some wait for a turn. */
+  get due(): boolean {
+    return this.#scheduled;
+  }
+
   #run(): void {
     const end = performance.now() + BUDGET_MS;
     let at = 0;

@@ -4,10 +4,12 @@
  * that a crash can come between the commit and the answer; the clock stands still unless a step moves it.
  */
 import { setImmediate } from "node:timers";
+import { setTimeout } from "node:timers/promises";
 import { Broker } from "../../src/broker/broker.ts";
 import type { Context } from "../../src/broker/context.ts";
 import { Counters } from "../../src/broker/counters.ts";
 import { AckDrain } from "../../src/broker/drain.ts";
+import { pumpTurns } from "../../src/broker/pump_turns.ts";
 import type { Configuration } from "../../src/config/configuration.ts";
 import { loadConfiguration } from "../../src/config/load.ts";
 import { REAL_SURROUNDINGS } from "../../src/config/walk.ts";
@@ -27,6 +29,10 @@ import { type ClientWire, CONFIGURATION, type WireEvents, type World } from "./w
 const REVISION = "0".repeat(40);
 /** A schedule that never comes to rest is a fault of its own. */
 const MOST_TURNS = 20_000;
+/** A start or a stop asks the system for names of files, which takes as long as the machine likes. */
+const MOST_START_MS = 30_000;
+/** Turns of a start or a stop before this process waits for the machine rather than spins. */
+const EAGER_TURNS = 2_000;
 
 /** Files that need not survive this machine: a memory disk where there is one. */
 function parentDirectory(): string {
@@ -194,15 +200,14 @@ export class HouseWorld implements World {
   // ------------------------------------------------------------------------------------- turns
 
   /** One turn of the event loop; false when nothing happened in it. */
-  static turnCount = 0;
   async #turn(): Promise<boolean> {
-    HouseWorld.turnCount++;
     // Workers come first: what is asked of them in this turn is done in the next, and answered in the one
     // after, so that a crash may come before the commit as well as after it.
     let worked = false;
     for (const worker of this.#workers) worked = worker.turn() || worked;
     await turn();
     for (const worker of this.#workers) worked ||= worker.busy;
+    worked ||= pumpTurns.due;
     for (const pipe of this.#pipes) {
       worked ||= pipe.moved;
       pipe.moved = false;
@@ -215,8 +220,12 @@ export class HouseWorld implements World {
   async #drive<T>(promise: Promise<T>): Promise<T> {
     let settled = false;
     promise.then(() => settled = true, () => settled = true);
+    const begun = performance.now();
     for (let turns = 0; !settled; turns++) {
-      if (turns > MOST_TURNS) throw new Error("the broker hangs in a start or a stop");
+      if (performance.now() - begun > MOST_START_MS) {
+        throw new Error("the broker hangs in a start or a stop");
+      }
+      if (turns > EAGER_TURNS) await setTimeout(1);
       await this.#turn();
     }
     return await promise;
