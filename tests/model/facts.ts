@@ -98,8 +98,10 @@ export interface Exchange {
 export interface SessionFacts {
   readonly client: string;
   level: 4 | 5;
-  /** Granted, in seconds. */
+  /** Granted, in seconds; with `expiryAtLeast`, what it is at most. */
   expiry: number;
+  /** Below `expiry` where a DISCONNECT gave another and a stop came before it was heard of. */
+  expiryAtLeast: number;
   window: number;
   /** Number of the connection that owns it; undefined while away. */
   connection: number | undefined;

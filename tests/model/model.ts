@@ -97,6 +97,7 @@ export class Model {
     const session = present ? old! : this.#fresh(asked, old);
     session.level = asked.level;
     session.expiry = granted;
+    session.expiryAtLeast = granted;
     session.window = asked.window;
     session.connection = connection;
     session.unsure = false;
@@ -109,9 +110,9 @@ export class Model {
     if (old.unsure) return undefined;
     if (old.expiry === 0) return false;
     if (old.connection === undefined) {
-      const expiryMs = old.expiry * 1_000;
-      if (now - old.awayAtLatest > expiryMs + EXPIRY_SLACK_MS) return false;
-      if (now - old.awayAt > expiryMs - EXPIRY_SLACK_MS) return undefined;
+      const { expiry, expiryAtLeast, awayAt, awayAtLatest } = old;
+      if (now - awayAtLatest > expiry * 1_000 + EXPIRY_SLACK_MS) return false;
+      if (now - awayAt > expiryAtLeast * 1_000 - EXPIRY_SLACK_MS) return undefined;
     }
     if (this.#passed(old)) return false;
     for (const [channel, { base }] of old.consumers) {
@@ -132,11 +133,16 @@ export class Model {
 
   #fresh(asked: Asked, old: SessionFacts | undefined): SessionFacts {
     if (old !== undefined) this.#ended(old);
+    return this.#begun(asked.client, asked.level, asked.window);
+  }
+
+  #begun(client: string, level: 4 | 5, window: number): SessionFacts {
     const session: SessionFacts = {
-      client: asked.client,
-      level: asked.level,
+      client,
+      level,
       expiry: 0,
-      window: asked.window,
+      expiryAtLeast: 0,
+      window,
       connection: undefined,
       awayAt: 0,
       awayAtLatest: 0,
@@ -150,7 +156,7 @@ export class Model {
       disturbed: false,
       restarted: false,
     };
-    this.facts.sessions.set(asked.client, session);
+    this.facts.sessions.set(client, session);
     return session;
   }
 
@@ -163,10 +169,12 @@ export class Model {
     this.casting.left(this.facts, session.client, undefined);
   }
 
-  /** A CONNECT went, and what became of it was not heard. */
+  /**
+   * A CONNECT went, and what became of it was not heard: a broker that died may have begun a session
+   * where none was.
+   */
   unheard(client: string): void {
-    const session = this.session(client);
-    if (session === undefined) return;
+    const session = this.session(client) ?? this.#begun(client, 5, 0);
     session.unsure = true;
     for (const { mark } of session.exchanges.values()) {
       this.facts.publishes.get(mark)!.fate = "unsure";
@@ -197,7 +205,9 @@ export class Model {
     for (const exchange of session.exchanges.values()) exchange.again ||= exchange.released;
     this.reading.connectionGone(session);
     this.casting.connectionGone(this.facts, session);
-    if (session.expiry === 0) this.#ended(session);
+    if (session.expiry > 0) return;
+    this.#ended(session);
+    if (session.unsure) this.unheard(client);
   }
 
   /** The broker closed after a DISCONNECT without a Will. */
@@ -206,7 +216,23 @@ export class Model {
     if (session !== undefined && session.connection === connection) {
       this.reading.left(session);
       this.casting.cleanlyLeft(this.facts, session);
-      if (expiry !== undefined && session.expiry > 0) session.expiry = expiry;
+      if (expiry !== undefined && session.expiry > 0) {
+        session.expiry = expiry;
+        session.expiryAtLeast = expiry;
+      }
+    }
+    this.connectionGone(client, connection, now);
+  }
+
+  /** A stop came after a DISCONNECT and before the close that answers it: it was stored, or it was not. */
+  leftUnheard(client: string, connection: number, now: number, expiry: number | undefined): void {
+    const session = this.session(client);
+    if (session?.connection === connection && session.expiry > 0) {
+      if (expiry === 0) this.unheard(client);
+      else if (expiry !== undefined) {
+        session.expiryAtLeast = Math.min(session.expiry, expiry);
+        session.expiry = Math.max(session.expiry, expiry);
+      }
     }
     this.connectionGone(client, connection, now);
   }

@@ -20,7 +20,7 @@ async function run(schedule: Schedule): Promise<Failure | undefined> {
   return await Runner.run(world, schedule);
 }
 
-/** A schedule that an earlier broker broke a promise in. */
+/** A schedule that an earlier broker broke a promise in, or an earlier model thought so. */
 interface Case {
   /** What was wrong. */
   readonly defect: string;

@@ -216,9 +216,10 @@ export class Runner {
     if (this.#asked.delete(peer)) this.model.unheard(client);
     if (!peer.connected) return;
     this.hearing.gone(peer);
-    if (peer.leaving && !this.#stopping) {
-      this.model.left(client, peer.number, this.#now, peer.leavingExpiry);
-    } else this.model.connectionGone(client, peer.number, this.#now);
+    const { number, leaving, leavingExpiry } = peer;
+    if (!leaving) this.model.connectionGone(client, number, this.#now);
+    else if (this.#stopping) this.model.leftUnheard(client, number, this.#now, leavingExpiry);
+    else this.model.left(client, number, this.#now, leavingExpiry);
     for (const request of peer.requests.values()) {
       if (request.kind !== "publish") continue;
       const publish = this.model.facts.publishes.get(request.mark);
