@@ -16,6 +16,8 @@
  */
 import { Casting } from "./casting.ts";
 import {
+  type Ack,
+  at,
   Broken,
   channelOf,
   type Exchange,
@@ -441,9 +443,16 @@ export class Model {
       const session = this.session(client);
       const offset = this.records.offsetOf(this.facts, channel, mark);
       const consumer = session?.consumers.get(channel);
-      if (session?.connection !== connection || offset === undefined || consumer === undefined) {
+      if (consumer === undefined) continue;
+      if (offset === undefined) {
+        // A job that was redriven has several letters alike: it may have been any of them.
+        for (const letter of this.records.lettersOf(this.facts, channel, mark)) {
+          consumer.had.add(letter);
+          at(consumer.acked, letter, (): Ack => ({ state: "maybe", at: now }));
+        }
         continue;
       }
+      if (session?.connection !== connection) continue;
       consumer.last = Math.max(consumer.last, offset);
       consumer.had.add(offset);
       if (qos > 0 && unacknowledged()) consumer.onWire.add(offset);

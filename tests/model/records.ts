@@ -36,6 +36,12 @@ export class Records {
     return facts.offsets.get(channel)?.get(mark);
   }
 
+  /** Where dead letters of a publish stand: one for each time that its job was given up. */
+  lettersOf(facts: Facts, channel: string, mark: string): number[] {
+    const letters = [...facts.records.get(channel) ?? []].filter(([, seen]) => seen.mark === mark);
+    return letters.map(([offset]) => offset);
+  }
+
   /** One message, one identity, whatever carries it (invariant 8). */
   #identify(facts: Facts, mark: string, id: string | undefined): void {
     if (id === undefined) return;
