@@ -2,6 +2,7 @@
 import {
   at,
   Broken,
+  channelOf,
   type Facts,
   type Group,
   matches,
@@ -168,9 +169,14 @@ export class Casting {
       const kept = ack.state === "stored" || (graceful && ack.state === "sure");
       ack.state = kept && inOrder ? "stored" : "maybe";
     };
-    for (const { owed } of facts.sessions.values()) {
+    let blank = Infinity;
+    for (const { empty, topic, askedAt } of facts.publishes.values()) {
+      if (empty && channelOf(topic) === undefined) blank = Math.min(blank, askedAt);
+    }
+    for (const session of facts.sessions.values()) {
+      const { owed } = session;
       // A cursor is one offset: what was acknowledged above something that was not, may come again.
-      let earliest = Infinity;
+      let earliest = session.blank ? blank : Infinity;
       for (const [mark, { state }] of owed) {
         if (state !== "acked") earliest = Math.min(earliest, facts.publishes.get(mark)!.askedAt);
       }

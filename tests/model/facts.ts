@@ -118,6 +118,8 @@ export interface SessionFacts {
   readonly exchanges: Map<number, Exchange>;
   /** By topic of a latest channel: the highest offset handed over on this connection. */
   readonly viewed: Map<string, number>;
+  /** It was sent a broadcast with nothing in it, which nobody can name: its cursor may stand there. */
+  blank: boolean;
   /** Somebody else tried to take the client id since it was last looked at. */
   disturbed: boolean;
   /** The broker stopped or died since. */

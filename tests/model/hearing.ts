@@ -21,6 +21,9 @@ export interface Letter {
   readonly id: string;
 }
 
+/** Nothing of these is in flight after a start (D11.22). */
+const OF_CHANNELS: ReadonlySet<Outstanding["kind"]> = new Set(["append", "latest", "offer"]);
+
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 function property(packet: Received, name: string): string | undefined {
@@ -111,7 +114,7 @@ export class Hearing {
       case "cast":
         if (mark !== "") {
           model.casting.delivered(session, model.facts.publishes.get(mark)!, qos, sameBefore);
-        }
+        } else if (qos > 0) session.blank = true;
         break;
       case "shared":
         if (shared !== undefined) model.casting.shared(model.facts, session, shared, mark);
@@ -247,9 +250,20 @@ export class Hearing {
     }
     if (qos === 2 && state === "recorded") return;
     peer.outstanding.delete(packetId);
+    this.#free(peer.client, delivery);
     this.#acknowledging(peer, delivery);
     if (qos === 1) peer.puback(packetId);
     else peer.pubcomp(packetId);
+  }
+
+  /**
+   * The identifier is anybody's again, also for what a crash may have sent and goes with DUP. Unless it is
+   * a group's that the client left: sent again, nothing tells whose it is.
+   */
+  #free(client: string, { packetId, kind, topic }: Outstanding): void {
+    const session = this.model.session(client);
+    const told = session !== undefined && sharedOf(session, topic) !== undefined;
+    if (kind !== "shared" || told) this.#sent.get(client)?.delete(packetId);
   }
 
   #acknowledging(
@@ -312,6 +326,9 @@ export class Hearing {
   stopped(): void {
     for (const kept of this.#halfDone.values()) {
       for (const [packetId, { kind }] of kept) if (kind !== "cast") kept.delete(packetId);
+    }
+    for (const sent of this.#sent.values()) {
+      for (const [packetId, kind] of sent) if (OF_CHANNELS.has(kind)) sent.delete(packetId);
     }
     this.observed = new Map();
   }

@@ -155,6 +155,7 @@ export class Model {
       owed: new Map(),
       exchanges: new Map(),
       viewed: new Map(),
+      blank: false,
       disturbed: false,
       restarted: false,
     };
@@ -452,7 +453,11 @@ export class Model {
         }
         continue;
       }
-      if (session?.connection !== connection) continue;
+      if (session?.connection !== connection) {
+        // Gone since, and it had it.
+        consumer.had.add(offset);
+        continue;
+      }
       consumer.last = Math.max(consumer.last, offset);
       consumer.had.add(offset);
       if (qos > 0 && unacknowledged()) consumer.onWire.add(offset);

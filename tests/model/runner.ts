@@ -30,6 +30,8 @@ export class Runner {
   /** Connections whose CONNECT was not answered. */
   readonly #asked = new Map<Peer, Asked>();
   readonly #impostors = new Set<Peer>();
+  /** Client ids whose impostor was closed, and whose session may not have been given back yet (D6.4). */
+  readonly #disturbed = new Set<string>();
   /** Replies that are waited for, by Response Topic. */
   readonly #replies = new Map<string, (packet: Received) => void>();
   #observer!: Peer;
@@ -82,6 +84,7 @@ export class Runner {
     }
     await this.world.settle();
     this.#check();
+    this.#disturbed.clear();
     this.#reckonNexts();
     this.model.settled(this.#now);
   }
@@ -211,6 +214,7 @@ export class Runner {
     const { client } = peer;
     if (this.#impostors.delete(peer)) {
       if (this.#stopping) this.model.unheard(client);
+      else this.#disturbed.add(client);
       return;
     }
     if (this.#asked.delete(peer)) this.model.unheard(client);
@@ -390,6 +394,8 @@ export class Runner {
 
   async #stop(graceful: boolean, downMs: number): Promise<void> {
     this.#stopping = true;
+    for (const client of this.#disturbed) this.model.unheard(client);
+    this.#disturbed.clear();
     if (graceful) await this.world.restart(downMs);
     else await this.world.crash(downMs);
     this.#check();
