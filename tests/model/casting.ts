@@ -164,10 +164,10 @@ export class Casting {
   }
 
   stopped(facts: Facts, graceful: boolean): void {
+    const kept = (ack: Owed["ack"]) =>
+      ack?.state === "stored" || (graceful && ack?.state === "sure");
     const after = (ack: Owed["ack"], inOrder: boolean) => {
-      if (ack === undefined) return;
-      const kept = ack.state === "stored" || (graceful && ack.state === "sure");
-      ack.state = kept && inOrder ? "stored" : "maybe";
+      if (ack !== undefined) ack.state = kept(ack) && inOrder ? "stored" : "maybe";
     };
     let blank = Infinity;
     for (const { empty, topic, askedAt } of facts.publishes.values()) {
@@ -177,8 +177,10 @@ export class Casting {
       const { owed } = session;
       // A cursor is one offset: what was acknowledged above something that was not, may come again.
       let earliest = session.blank ? blank : Infinity;
-      for (const [mark, { state }] of owed) {
-        if (state !== "acked") earliest = Math.min(earliest, facts.publishes.get(mark)!.askedAt);
+      for (const [mark, { state, ack }] of owed) {
+        if (state !== "acked" || !kept(ack)) {
+          earliest = Math.min(earliest, facts.publishes.get(mark)!.askedAt);
+        }
       }
       for (const [mark, { ack }] of owed) {
         after(ack, facts.publishes.get(mark)!.storedAt < earliest);

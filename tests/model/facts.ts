@@ -54,7 +54,8 @@ export interface Ack {
 export interface Subscription {
   readonly filter: string;
   readonly qos: number;
-  readonly since: number;
+  /** Number of the event, its SUBACK once that came. */
+  since: number;
   /** SUBACK came and no UNSUBSCRIBE went. */
   sure: boolean;
   /** By channel that it reaches: from which offset on every matching record is owed. */

@@ -268,6 +268,8 @@ export class Model {
     }
     if (!may) throw new Broken("D14.4", `${client} was granted ${filter} at level 4`);
     subscription.before = undefined;
+    // A publish that another client asked for before the SUBACK may have come before it.
+    if (!subscription.sure) subscription.since = this.#event();
     // Unless it was taken back meanwhile.
     if (session.subscriptions.get(filter) === subscription) subscription.sure = true;
     this.reading.subscribed(this.facts, session, subscription, handling);

@@ -149,6 +149,10 @@ export class Reading {
   acknowledging(session: SessionFacts, channel: string, offset: number, now: number): void {
     const consumer = session.consumers.get(channel);
     if (consumer === undefined || !consumer.onWire.delete(offset)) return;
+    // The position waited for it, and is stored with it.
+    for (const [above, ack] of consumer.acked) {
+      if (above > offset && ack.state === "sure") ack.at = now;
+    }
     consumer.acked.set(offset, { state: "sent", at: now });
   }
 
