@@ -194,7 +194,8 @@ export class Subscriptions {
   }
 
   async #position(session: Session, channel: AppendChannel): Promise<Offset | undefined> {
-    if (!session.durable) return undefined;
+    // One that was resumed for this connection alone has its positions still.
+    if (!session.stored) return undefined;
     const stored = await channel.store.position(sessionReader(session.clientId));
     return stored?.offset;
   }

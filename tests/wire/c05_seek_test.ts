@@ -55,6 +55,23 @@ rules("06 section 5: seek", { channels: CHANNELS }, {
     client.close();
   },
 
+  "D11.3 D12.12 a position holds for a session that is resumed for its connection alone": async (
+    house,
+  ) => {
+    const { client } = await durable(house, "D12.12 alone");
+    using writer = await house.client({ clientId: "D12.12w" });
+    await published(writer, "log/d12.12", "before");
+    assert.equal((await asked(client, "-1")).code, 0);
+    client.close();
+    await house.away("D12.12 alone");
+    const { client: again, present } = await durable(house, "D12.12 alone", { expiry: 0 });
+    assert.equal(present, true);
+    await subscribed(again, "log/d12.12");
+    await published(writer, "log/d12.12", "after");
+    await taken(again, "log/d12.12", "after");
+    again.close();
+  },
+
   "06 5 refusals: the word, the figure that helps, and 0x83 with a reason": async (house) => {
     const { client } = await durable(house, "5 refused");
     const end = await next(house);
