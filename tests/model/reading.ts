@@ -214,7 +214,11 @@ export class Reading {
   }
 
   connectionGone(session: SessionFacts): void {
-    for (const consumer of session.consumers.values()) {
+    for (const [channel, consumer] of session.consumers) {
+      // It may have read what came in the last moment.
+      if ([...session.subscriptions.values()].some(({ from }) => from.has(channel))) {
+        consumer.readTo = Infinity;
+      }
       consumer.last = 0;
       for (const ack of consumer.acked.values()) if (ack.state === "sent") ack.state = "maybe";
     }
