@@ -72,6 +72,24 @@ rules("06 section 5: seek", { channels: CHANNELS }, {
     again.close();
   },
 
+  "D11.18 a position that a client moved and does not read from is below the floor like any other":
+    async (
+      house,
+    ) => {
+      const log = house.broker.routes.channel("log");
+      assert.ok(log?.kind === "append");
+      using writer = await house.client({ clientId: "d11.18w" });
+      const { client } = await durable(house, "d11.18 moved");
+      await published(writer, "log/d11.18", "lost");
+      assert.equal((await asked(client, "0")).code, 0);
+      await log.store.removeMany(Array.from({ length: log.store.next() - 1 }, (_, i) => i + 1));
+      client.close();
+      await house.away("d11.18 moved");
+      const { client: again, present } = await durable(house, "d11.18 moved");
+      assert.equal(present, false);
+      again.close();
+    },
+
   "06 5 refusals: the word, the figure that helps, and 0x83 with a reason": async (house) => {
     const { client } = await durable(house, "5 refused");
     const end = await next(house);

@@ -170,5 +170,9 @@ async function store(
   // It may have begun to read while this was written; it begins where it asked to.
   const begun = channel.consumer(session);
   if (begun !== undefined) await begun.seekStored(offset, () => moved(offset));
-  else moved(offset);
+  else {
+    // Known from here on without asking the store: at a CONNECT, whether retention has passed it (D11.18).
+    channel.join(session, offset, false).pause();
+    moved(offset);
+  }
 }
