@@ -1,9 +1,9 @@
 /**
  * Ports for brokers under test. Taken below the range from which the system hands out the near end of
- * outgoing connections, so that a port found free here stays free until the broker opens it.
+ * outgoing connections, so that a port found free here stays free until the broker opens it. Runs beside
+ * each other are given a part of it each in SAGUIN_PORTS, "20000-26000": lowest, and the first above.
  */
-const LOWEST = 20_000;
-const HIGHEST = 32_000;
+const [LOWEST, HIGHEST] = range(Deno.env.get("SAGUIN_PORTS") ?? "20000-32000");
 
 const given = new Set<number>();
 
@@ -22,4 +22,10 @@ export function freePort(): number {
     return port;
   }
   throw new Error(`no free port between ${LOWEST} and ${HIGHEST}`);
+}
+
+function range(text: string): [number, number] {
+  const ports = /^(\d+)-(\d+)$/.exec(text);
+  if (ports === null) throw new Error(`SAGUIN_PORTS is "${text}"; write it as 20000-32000`);
+  return [Number(ports[1]), Number(ports[2])];
 }
