@@ -29,7 +29,9 @@ def on_message(client, userdata, job):
     global last
     last = time.monotonic()
     attempt = dict(job.properties.UserProperty)["saguin-attempt"]
-    print(f"{job.topic} {job.payload.decode()} (attempt {attempt}): {ANSWER}", flush=True)
+    # One write a line: two workers may share a pipe.
+    line = f"{job.topic} {job.payload.decode()} (attempt {attempt}): {ANSWER}\n"
+    print(line, end="", flush=True)
     reply = Properties(PacketTypes.PUBLISH)
     reply.CorrelationData = job.properties.CorrelationData
     client.publish(job.properties.ResponseTopic, ANSWER, qos=1, properties=reply)
