@@ -502,7 +502,11 @@ export class Model {
 
   /** The broker died or stopped. `kept`: all that it had committed is there. */
   stopped(graceful: boolean, kept: boolean, stoppedAt: number, startedAt: number): void {
-    if (!graceful && !kept) this.facts = structuredClone(this.#snapshot);
+    if (!graceful && !kept) {
+      this.facts = structuredClone(this.#snapshot);
+      this.#unplaced = [];
+      this.reading.forgotten();
+    }
     for (const session of [...this.facts.sessions.values()]) {
       if (session.connection !== undefined) {
         this.connectionGone(session.client, session.connection, stoppedAt);

@@ -248,6 +248,11 @@ export class Reading {
     return highest;
   }
 
+  /** The broker went back to what it had before: its floors say nothing of what is suspected. */
+  forgotten(): void {
+    this.#suspicions = [];
+  }
+
   /** Floors are known anew: what was stepped over below them is excused. */
   surveyed(facts: Facts): void {
     for (const { consumer, channel, offset, message } of this.#suspicions.splice(0)) {

@@ -2,6 +2,8 @@
  * Randomness that can be repeated. A test takes one generator and prints its seed; running it again
  * with SAGUIN_SEED set to that figure makes the same choices.
  */
+import { CAMPAIGN } from "./campaign.ts";
+
 export class Random {
   #a: number;
   #b: number;
@@ -71,11 +73,26 @@ export class Random {
   }
 }
 
-/** A generator for `test`, seeded from SAGUIN_SEED or anew, with the seed printed. */
+/**
+ * A generator for `test`, seeded from SAGUIN_SEED where that is set. Else a campaign draws a new seed each
+ * time, and any other run takes the one that the test's name gives: a run that turns red was turned red by
+ * what changed. The seed is printed.
+ */
 export function seeded(test: string): Random {
   const asked = Deno.env.get("SAGUIN_SEED");
-  const seed = asked === undefined ? crypto.getRandomValues(new Uint32Array(1))[0] : Number(asked);
+  const seed = asked !== undefined ? Number(asked) : CAMPAIGN > 1 ? drawn() : named(test);
   if (!Number.isInteger(seed)) throw new RangeError(`SAGUIN_SEED "${asked}" is not a whole number`);
   console.log(`${test}: SAGUIN_SEED=${seed}`);
   return new Random(seed);
+}
+
+function drawn(): number {
+  return crypto.getRandomValues(new Uint32Array(1))[0];
+}
+
+/** FNV-1a of the name. */
+function named(test: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < test.length; i++) hash = Math.imul(hash ^ test.charCodeAt(i), 0x01000193);
+  return hash >>> 0;
 }
