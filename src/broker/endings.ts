@@ -7,7 +7,7 @@ import type { SessionRegistry } from "./registry.ts";
 import { Remains } from "./remains.ts";
 import type { Session } from "./session.ts";
 import { type HandedAtEnd, handedAtEnd, type Returning } from "./share/group.ts";
-import type { Member } from "./share/member.ts";
+import { Member } from "./share/member.ts";
 import type { WindowEntry } from "./window.ts";
 
 const NOTHING_HANDED: HandedAtEnd = { returning: [], dropped: [], delivered: [] };
@@ -80,17 +80,24 @@ export class Endings {
     return { session, will, groups, handed };
   }
 
-  /** Out of every group, so that none of them chooses it for what it gives back. */
+  /**
+   * Out of every group, so that none of them chooses it for what it gives back. That includes what it has
+   * on its wire of groups that it left before by UNSUBSCRIBE.
+   */
   #leaveGroups(session: Session) {
     const groups: string[] = [];
-    const inMemory: [Member, readonly WindowEntry[]][] = [];
     for (const filter of session.subscriptions.keys()) {
       const member = this.parts.shares.get(filter)?.member(session);
       if (member === undefined) continue;
       groups.push(filter);
-      const entries = member.handed();
-      if (entries.length > 0) inMemory.push([member, entries]);
       member.leave();
+    }
+    const inMemory = new Map<Member, WindowEntry[]>();
+    for (const entry of session.window.entries()) {
+      if (!(entry.source instanceof Member)) continue;
+      const entries = inMemory.get(entry.source);
+      if (entries === undefined) inMemory.set(entry.source, [entry]);
+      else entries.push(entry);
     }
     return { groups, inMemory };
   }

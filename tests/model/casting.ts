@@ -107,8 +107,11 @@ export class Casting {
     }
   }
 
-  /** A member is a member no more: what it has goes back, and what nobody durable waits for is gone. */
-  left(facts: Facts, client: string, filter: string | undefined): void {
+  /**
+   * A member is a member no more: what it has goes back, and what nobody durable waits for is gone.
+   * `unseen`: its session may have ended long ago, before others joined the group.
+   */
+  left(facts: Facts, client: string, filter: string | undefined, unseen = false): void {
     for (const group of facts.groups.values()) {
       if (filter !== undefined && group.filter !== filter) continue;
       for (const [mark, given] of group.given) {
@@ -116,11 +119,17 @@ export class Casting {
         if (filter === undefined && given.acked === undefined) group.given.delete(mark);
         else given.free = true;
       }
-      const others = [...facts.sessions.values()].some((session) =>
+      const others = [...facts.sessions.values()].filter((session) =>
         session.client !== client && session.expiry > 0 && !session.unsure &&
         session.connection !== undefined && session.subscriptions.get(group.filter)?.sure === true
       );
-      if (!others) group.owed.clear();
+      for (const mark of group.owed) {
+        const { askedAt } = facts.publishes.get(mark)!;
+        const waits = others.some((session) =>
+          !unseen || session.subscriptions.get(group.filter)!.since <= askedAt
+        );
+        if (!waits) group.owed.delete(mark);
+      }
     }
   }
 

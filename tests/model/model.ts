@@ -90,13 +90,14 @@ export class Model {
       if (present) throw new Broken(this.#passed(old) ? "1" : "17", who);
       throw new Broken(old!.disturbed && !old!.restarted ? "17" : "18", who);
     }
-    if (old?.connection !== undefined) this.connectionGone(asked.client, old.connection, now);
+    const away = old?.connection === undefined;
+    if (!away) this.connectionGone(asked.client, old!.connection!, now);
     const granted = asked.level === 5
       ? Math.min(asked.expiry, MAX_EXPIRY)
       : asked.clean
       ? 0
       : MAX_EXPIRY;
-    const session = present ? old! : this.#fresh(asked, old);
+    const session = present ? old! : this.#fresh(asked, old, away);
     session.level = asked.level;
     session.expiry = granted;
     session.expiryAtLeast = granted;
@@ -133,8 +134,8 @@ export class Model {
     return false;
   }
 
-  #fresh(asked: Asked, old: SessionFacts | undefined): SessionFacts {
-    if (old !== undefined) this.#ended(old);
+  #fresh(asked: Asked, old: SessionFacts | undefined, away: boolean): SessionFacts {
+    if (old !== undefined) this.#ended(old, away);
     return this.#begun(asked.client, asked.level, asked.window);
   }
 
@@ -163,13 +164,14 @@ export class Model {
     return session;
   }
 
-  #ended(session: SessionFacts): void {
+  /** `unseen`: while it was away, by its expiry or by now. */
+  #ended(session: SessionFacts, unseen = false): void {
     this.facts.sessions.delete(session.client);
     for (const { mark, released } of session.exchanges.values()) {
       const publish = this.facts.publishes.get(mark)!;
       publish.fate = released ? "unsure" : "never";
     }
-    this.casting.left(this.facts, session.client, undefined);
+    this.casting.left(this.facts, session.client, undefined, unseen);
   }
 
   /**

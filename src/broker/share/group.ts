@@ -284,7 +284,7 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
 
   /**
    * What an ending session had from the group out of memory goes to others or is counted. Called after
-   * `leave`, with what `Member.handed` said.
+   * `leave`, which may be long ago.
    */
   endedInMemory(entries: readonly WindowEntry[]): void {
     for (const { qos, state, offset, era, delivery: { message } } of entries) {

@@ -77,13 +77,4 @@ export class Member implements Source {
   ended(entries: readonly WindowEntry[]): void {
     this.group.endedInMemory(entries);
   }
-
-  /** What it was handed from memory and has not acknowledged. */
-  handed(): WindowEntry[] {
-    const handed: WindowEntry[] = [];
-    for (const entry of this.session.window.entries()) {
-      if (entry.source === this) handed.push(entry);
-    }
-    return handed;
-  }
 }
