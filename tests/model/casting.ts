@@ -119,17 +119,27 @@ export class Casting {
         if (filter === undefined && given.acked === undefined) group.given.delete(mark);
         else given.free = true;
       }
-      const others = [...facts.sessions.values()].filter((session) =>
-        session.client !== client && session.expiry > 0 && !session.unsure &&
-        session.connection !== undefined && session.subscriptions.get(group.filter)?.sure === true
+      this.#withoutMember(facts, group, client, unseen);
+    }
+  }
+
+  /** Whether the session is there, nobody knows: nor whether what waits for it does. */
+  doubted(facts: Facts, client: string): void {
+    for (const group of facts.groups.values()) this.#withoutMember(facts, group, client, true);
+  }
+
+  /** What waits goes on waiting only where others that are there for certain have the filter. */
+  #withoutMember(facts: Facts, group: Group, client: string, unseen: boolean): void {
+    const others = [...facts.sessions.values()].filter((session) =>
+      session.client !== client && session.expiry > 0 && !session.unsure &&
+      session.connection !== undefined && session.subscriptions.get(group.filter)?.sure === true
+    );
+    for (const mark of group.owed) {
+      const { askedAt } = facts.publishes.get(mark)!;
+      const waits = others.some((session) =>
+        !unseen || session.subscriptions.get(group.filter)!.since <= askedAt
       );
-      for (const mark of group.owed) {
-        const { askedAt } = facts.publishes.get(mark)!;
-        const waits = others.some((session) =>
-          !unseen || session.subscriptions.get(group.filter)!.since <= askedAt
-        );
-        if (!waits) group.owed.delete(mark);
-      }
+      if (!waits) group.owed.delete(mark);
     }
   }
 

@@ -181,6 +181,7 @@ export class Model {
   unheard(client: string): void {
     const session = this.session(client) ?? this.#begun(client, 5, 0);
     session.unsure = true;
+    this.casting.doubted(this.facts, client);
     for (const { mark } of session.exchanges.values()) {
       this.facts.publishes.get(mark)!.fate = "unsure";
     }
