@@ -146,7 +146,8 @@ export class Broker {
 
   /**
    * Opens every provider and brings back what it keeps. `access`: what an ACL file grants; without it,
-   * everybody may do everything. `join`: whoever takes part in publishing, before the first Will.
+   * everybody may do everything. `join`: whoever takes part in publishing brings back what it keeps, before
+   * the first Will; the providers are open.
    * @throws StorageFailure; every provider opened before it is closed again
    */
   static async open(
@@ -154,7 +155,7 @@ export class Broker {
     configuration: Configuration,
     providers: ReadonlyMap<string, Provider>,
     access = new AccessControl(configuration, undefined),
-    join: (broker: Broker) => void = () => {},
+    join: (broker: Broker) => Promise<void> | void = () => {},
   ): Promise<Broker> {
     const opened: Provider[] = [];
     try {
@@ -163,7 +164,7 @@ export class Broker {
         opened.push(provider);
       }
       const broker = new Broker(context, configuration, providers, access);
-      join(broker);
+      await join(broker);
       await broker.#restore();
       return broker;
     } catch (error) {

@@ -69,23 +69,21 @@ export class AmqpService {
     for (const door of this.#doors) door.bind();
   }
 
-  /** Brings back what is stored. @throws StorageFailure; the broker is closed again */
-  async open(broker: Broker, providers: ReadonlyMap<string, Provider>): Promise<void> {
+  /**
+   * Brings back what is stored, before the broker restores anything, since that may publish a Will. The
+   * providers are open. @throws StorageFailure
+   */
+  async join(broker: Broker, providers: ReadonlyMap<string, Provider>): Promise<void> {
     const provider = providers.get(this.configuration.storage)!;
-    try {
-      this.#amqp = await Amqp.open(this.configuration, broker.context, provider, broker);
-    } catch (error) {
-      await broker.close();
-      throw error;
-    }
+    this.#amqp = await Amqp.open(this.configuration, broker.context, provider, broker);
   }
 
-  /** Metrics, once it is open. */
+  /** Metrics, once it has joined. */
   get families(): readonly Family<Scrape>[] {
     return amqpFamilies(this.#amqp!);
   }
 
-  /** What the page shows of it, once it is open. */
+  /** What the page shows of it, once it has joined. */
   overview(): object {
     return amqpOverview(this.#amqp!);
   }

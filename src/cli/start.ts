@@ -103,9 +103,11 @@ export async function startBroker(
       configuration,
       providers,
       identities.access,
-      (made) => ingest?.join(made, providers),
+      async (made) => {
+        ingest?.join(made, providers);
+        await amqp?.join(made, providers);
+      },
     );
-    await amqp?.open(broker, providers);
     ingest?.start();
     if (configuration.pidFile !== undefined) writePidFile(configuration.pidFile);
     const admission = new Admission(configuration.limits.maxConnections);

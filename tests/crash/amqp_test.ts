@@ -193,6 +193,49 @@ function check(
   }
 }
 
+const MS = 1_000_000;
+
+/** Unix ms at which the Will of `client` is due; 0 while it does not wait. */
+function willDue(database: string, client: string): number {
+  const reader = new DatabaseSync(database, { readOnly: true });
+  try {
+    const row = reader.prepare(
+      `SELECT will_due / ${MS} AS due FROM sessions WHERE client = ?`,
+    ).get(client);
+    return row?.due as number | undefined ?? 0;
+  } finally {
+    reader.close();
+  }
+}
+
+Deno.test("P9 a Will that fell due between a kill -9 and the next start is in its queue", async () => {
+  const port = freePort();
+  await using broker = await BrokerProcess.start((place) =>
+    configurationText(place, {
+      logLevel: "warn",
+      broker: `amqp:\n  listen:\n    tcp:\n      address: 127.0.0.1:${port}`,
+    })
+  );
+  {
+    using client = await AmqpClient.connected(port);
+    await client.declare("gone", { durable: true });
+    await client.call(amqp.queueBind(1, "gone", "amq.topic", "gone.#"), "bind-ok");
+    await client.close();
+  }
+  {
+    using _lost = await WireClient.connected(broker.port, {
+      clientId: "sensor",
+      properties: { sessionExpiry: 3_600 },
+      will: { topic: "gone/sensor", payload: "bye", qos: 1, properties: { willDelay: 1 } },
+    });
+  }
+  const due = await until("the Will to wait", () => willDue(broker.database, "sensor") || false);
+  await broker.kill();
+  await sleep(Math.max(0, due + 1 - Date.now()));
+  await broker.startAgain();
+  assert.deepEqual(stored(broker.database, "gone"), ["bye"]);
+});
+
 Deno.test("14.9 confirmed is there, settled is not, in order and whole, over kill -9 under load", async () => {
   const random = seeded("amqp crash");
   const port = freePort();

@@ -10,6 +10,7 @@
  * ```
  */
 import { DatabaseSync } from "node:sqlite";
+import { Amqp } from "../../src/amqp/amqp.ts";
 import { Broker } from "../../src/broker/broker.ts";
 import type { Context } from "../../src/broker/context.ts";
 import { Counters } from "../../src/broker/counters.ts";
@@ -51,6 +52,8 @@ export class House implements AsyncDisposable {
   configuration!: Configuration;
   /** Undefined where none is configured. */
   ingest: IngestService | undefined;
+  /** Undefined where none is configured; its door and its end are `AmqpHouse`'s. */
+  amqp: Amqp | undefined;
   providers!: ReadonlyMap<string, Provider>;
   #door!: Door;
   #storageTimers!: HeapTimers;
@@ -114,7 +117,12 @@ export class House implements AsyncDisposable {
       configuration,
       providers,
       undefined,
-      (broker) => this.ingest?.join(broker, providers),
+      async (broker) => {
+        this.ingest?.join(broker, providers);
+        const { amqp } = configuration;
+        if (amqp === undefined) return;
+        this.amqp = await Amqp.open(amqp, context, providers.get(amqp.storage)!, broker);
+      },
     );
     this.ingest?.start();
     this.#watch();

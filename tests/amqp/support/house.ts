@@ -1,6 +1,6 @@
 /** A broker in the test's own process with an AMQP door, on a clock that a test moves by hand. */
 import { DatabaseSync } from "node:sqlite";
-import { Amqp } from "../../../src/amqp/amqp.ts";
+import type { Amqp } from "../../../src/amqp/amqp.ts";
 import { AmqpDoor } from "../../../src/amqp/door.ts";
 import type { Access } from "../../../src/amqp/login.ts";
 import { Admission } from "../../../src/doors/admission.ts";
@@ -28,25 +28,26 @@ const OPEN: Access = {
 };
 
 export class AmqpHouse implements AsyncDisposable {
-  amqp!: Amqp;
   #door!: AmqpDoor;
 
   private constructor(readonly house: House, private parts: AmqpParts) {}
 
   static async open(parts: AmqpParts = {}): Promise<AmqpHouse> {
     const made = new AmqpHouse(await House.open(houseParts(parts)), parts);
-    await made.#start();
+    made.#serve();
     return made;
   }
 
-  async #start(): Promise<void> {
+  #serve(): void {
     const { configuration, broker } = this.house;
-    const amqp = configuration.amqp!;
-    this.amqp = await Amqp.open(amqp, broker.context, this.provider, broker);
-    this.#door = new AmqpDoor(amqp.doors[0], this.parts.access ?? OPEN);
+    this.#door = new AmqpDoor(configuration.amqp!.doors[0], this.parts.access ?? OPEN);
     this.#door.bind();
     const admission = new Admission(configuration.limits.maxConnections);
     this.#door.serve(this.amqp, broker.context, admission);
+  }
+
+  get amqp(): Amqp {
+    return this.house.amqp!;
   }
 
   get provider(): Provider {
@@ -97,13 +98,13 @@ export class AmqpHouse implements AsyncDisposable {
   async restart(): Promise<void> {
     await this.#stop();
     await this.house.restart();
-    await this.#start();
+    this.#serve();
   }
 
   /** The broker that starts on what is committed at this instant, as after a `kill -9`. */
   async killed(): Promise<AmqpHouse> {
     const made = new AmqpHouse(await this.house.killed(), this.parts);
-    await made.#start();
+    made.#serve();
     return made;
   }
 
