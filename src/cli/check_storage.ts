@@ -40,7 +40,10 @@ export async function checkStorage(
     progress: (text) => line.show(`checking ${text}`),
   };
   try {
-    const { isDirectory } = await Deno.stat(path);
+    const { isDirectory, isFile } = await Deno.stat(path);
+    if (!isDirectory && !isFile) {
+      throw new Deno.errors.InvalidData("it is neither a database file nor a directory");
+    }
     const { channels, entries, sessions } = isDirectory
       ? await checkSnapshots(new FileDirectory(path), report)
       : checkDatabase(path, report);

@@ -18,7 +18,8 @@ export interface Input {
   lines(): AsyncIterable<string>;
   /**
    * Asks for a line after each prompt and shows none of them, not even what is typed between two;
-   * undefined when the operator gave up.
+   * undefined when the operator gave up. What is no terminal is asked nothing: its lines are taken as
+   * they come, at least one and at most one a prompt, since nobody mistypes into a pipe.
    */
   secrets(prompts: readonly string[]): Promise<readonly string[] | undefined>;
 }
@@ -36,22 +37,32 @@ export class TerminalInput implements Input {
   }
 
   async secrets(prompts: readonly string[]): Promise<readonly string[] | undefined> {
-    const terminal = Deno.stdin.isTerminal();
+    if (!Deno.stdin.isTerminal()) return await this.#piped(prompts.length);
     // Before the first prompt: what is typed as soon as it is seen would be echoed otherwise.
-    if (terminal) Deno.stdin.setRaw(true);
+    Deno.stdin.setRaw(true);
     try {
       const lines: string[] = [];
       for (const prompt of prompts) {
         show(prompt);
-        const line = terminal ? await this.#typed() : await this.#bytes.line();
-        show(terminal ? "\r\n" : "\n");
+        const line = await this.#typed();
+        show("\r\n");
         if (line === undefined) return undefined;
         lines.push(line);
       }
       return lines;
     } finally {
-      if (terminal) Deno.stdin.setRaw(false);
+      Deno.stdin.setRaw(false);
     }
+  }
+
+  async #piped(most: number): Promise<readonly string[] | undefined> {
+    const lines: string[] = [];
+    while (lines.length < most) {
+      const line = await this.#bytes.line();
+      if (line === undefined) break;
+      lines.push(line);
+    }
+    return lines.length === 0 ? undefined : lines;
   }
 
   /** A line in raw mode, where what the terminal did with keys is done here. */

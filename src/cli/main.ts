@@ -7,6 +7,7 @@ import { writeOut } from "../config/output.ts";
 import type { Settings } from "../config/settings.ts";
 import { REAL_SURROUNDINGS, type Surroundings } from "../config/walk.ts";
 import { checkTlsFiles } from "../doors/tls_files.ts";
+import { readNamedFile } from "../platform/files.ts";
 import { StorageFailure } from "../storage/contract.ts";
 import { versionLine } from "../version.ts";
 import { readArguments } from "./arguments.ts";
@@ -42,7 +43,11 @@ export function realDependencies(
     stdout: (text) => writeAll(Deno.stdout, text),
     stderr: (text) => writeAll(Deno.stderr, text),
     input: new TerminalInput(),
-    surroundings: { ...REAL_SURROUNDINGS, emptyDatabaseBytes },
+    surroundings: {
+      ...REAL_SURROUNDINGS,
+      readFile: (path) => readNamedFile(path, true),
+      emptyDatabaseBytes,
+    },
   };
 }
 

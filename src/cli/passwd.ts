@@ -5,7 +5,7 @@ import { readLine } from "../auth/password_lines.ts";
 import { readScopes } from "../auth/scopes.ts";
 import { plain } from "../config/finding.ts";
 import { reason } from "../config/walk.ts";
-import { replaceFile } from "../platform/files.ts";
+import { readNamedFile, replaceFile } from "../platform/files.ts";
 import type { Input } from "./input.ts";
 
 export const PASSWD_VERBS = ["list", "add", "delete", "scope"] as const;
@@ -143,7 +143,7 @@ async function ask({ input }: PasswdStreams): Promise<string | { readonly fault:
   if (typed === undefined) {
     return { fault: "no password was given, or not a second time; nothing is changed" };
   }
-  const [first, second] = typed;
+  const [first, second = first] = typed;
   if (first === second) return first;
   return { fault: "the two passwords differ; nothing is changed" };
 }
@@ -152,7 +152,7 @@ async function ask({ input }: PasswdStreams): Promise<string | { readonly fault:
 function readText(path: string): string | undefined {
   let bytes: Uint8Array;
   try {
-    bytes = Deno.readFileSync(path);
+    bytes = readNamedFile(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;

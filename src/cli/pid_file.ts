@@ -1,6 +1,6 @@
 /** `broker.pid_file`: there while the broker runs. */
 import { reason } from "../config/walk.ts";
-import { replaceFile } from "../platform/files.ts";
+import { readNamedFile, replaceFile } from "../platform/files.ts";
 
 /**
  * Writes the process id and a newline. Called once the signal handlers stand, so that whoever reads the
@@ -20,7 +20,7 @@ export function writePidFile(path: string): void {
 export function removePidFile(path: string): void {
   let holds: string;
   try {
-    holds = Deno.readTextFileSync(path);
+    holds = new TextDecoder().decode(readNamedFile(path));
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return;
     throw error;

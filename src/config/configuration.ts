@@ -34,7 +34,10 @@ export interface Configuration {
   readonly channels: readonly Channel[];
 }
 
-/** Where something is written: one-based, columns in UTF-16 code units. */
+/**
+ * Where something is written: one-based, columns in UTF-16 code units; line 0 is a file of which nothing
+ * could be read.
+ */
 export interface Place {
   readonly file: string;
   readonly line: number;

@@ -50,7 +50,7 @@ export class Findings {
 
 function sentence(finding: Finding): string {
   const { place, key, value, message } = finding;
-  const parts = [`${place.line}:${place.column}`];
+  const parts = place.line === 0 ? [] : [`${place.line}:${place.column}`];
   if (key !== undefined) parts.push(plain(key));
   if (value !== undefined) parts.push(quoted(value));
   parts.push(message);

@@ -35,7 +35,7 @@ export function loadConfiguration(
   try {
     bytes = surroundings.readFile(path);
   } catch (error) {
-    const place = { file: path, line: 1, column: 1 };
+    const place = { file: path, line: 0, column: 0 };
     findings.add(place, undefined, unreadable(error));
     return { findings: findings.report(path) };
   }

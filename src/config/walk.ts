@@ -1,4 +1,5 @@
 /** Reads a document against the schema table: every key known, in its place, of its kind. */
+import { readNamedFile } from "../platform/files.ts";
 import { errorText } from "../platform/log.ts";
 import type { Place } from "./configuration.ts";
 import type { Entry, MapNode, Node, ScalarNode } from "./document.ts";
@@ -24,7 +25,7 @@ export interface Surroundings {
 
 /** The command line puts the measured size of an empty database in place of the published one. */
 export const REAL_SURROUNDINGS: Surroundings = {
-  readFile: (path) => Deno.readFileSync(path),
+  readFile: (path) => readNamedFile(path),
   notBuilt: NOT_BUILT,
   emptyDatabaseBytes: 22 * 4096,
 };

@@ -4,6 +4,7 @@ import type { Configuration, TlsConfiguration } from "../config/configuration.ts
 import type { Findings } from "../config/finding.ts";
 import type { ReadFile } from "../config/named_files.ts";
 import { unreadable } from "../config/walk.ts";
+import { readNamedFile } from "../platform/files.ts";
 import { errorText } from "../platform/log.ts";
 
 /** Certificates that were read and found to belong together, ready to be put into force. */
@@ -31,7 +32,7 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
  * @throws Error with one sentence naming the door, the key and the file
  */
 export function readTlsFiles(tls: TlsConfiguration, door: string): TlsMaterial {
-  const read = new TlsFiles(tls, (path) => Deno.readFileSync(path));
+  const read = new TlsFiles(tls, readNamedFile);
   const [fault] = read.faults;
   if (fault !== undefined) {
     throw new Error(`${door}.tls.${fault.key}: ${fault.file} ${fault.says}`);

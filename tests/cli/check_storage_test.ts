@@ -63,4 +63,10 @@ Deno.test("--check-storage says ok with 0, every finding with 1, and notes besid
     const gone = await run(`${path}/gone`);
     assert.deepEqual([gone.code, gone.stdout], [1, ""]);
     assert.match(gone.stderr, /^saguin: \S+\/gone cannot be checked: No such file.*\n$/);
+    assert.deepEqual(await run("/dev/zero"), {
+      code: 1,
+      stdout: "",
+      stderr:
+        "saguin: /dev/zero cannot be checked: it is neither a database file nor a directory\n",
+    });
   }));

@@ -140,6 +140,6 @@ Deno.test("an unreadable file is one finding", () => {
     },
   });
   assert.deepEqual(findings(loading), [
-    "1:1 cannot be read: Permission denied; let the user that runs the broker read it",
+    "cannot be read: Permission denied; let the user that runs the broker read it",
   ]);
 });

@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
-import { replaceFile, syncDirectory } from "../../src/platform/files.ts";
+import {
+  LARGEST_FILE_BYTES,
+  readNamedFile,
+  replaceFile,
+  syncDirectory,
+} from "../../src/platform/files.ts";
 
 function inDirectory(test: (directory: string) => void): void {
   const directory = Deno.makeTempDirSync();
@@ -55,4 +60,28 @@ Deno.test("a directory that is not there cannot be synced", () =>
   inDirectory((directory) => {
     syncDirectory(directory);
     assert.throws(() => syncDirectory(`${directory}/gone`), Deno.errors.NotFound);
+  }));
+
+Deno.test("a named file is read whole, behind a symbolic link too, and up to its bound", () =>
+  inDirectory((directory) => {
+    const path = `${directory}/a`;
+    const bytes = Uint8Array.from({ length: 200_000 }, (_, i) => i % 251);
+    Deno.writeFileSync(path, bytes);
+    Deno.symlinkSync(path, `${directory}/link`);
+    assert.deepEqual(readNamedFile(path), bytes);
+    assert.deepEqual(readNamedFile(`${directory}/link`), bytes);
+    Deno.writeFileSync(path, new Uint8Array(0));
+    assert.equal(readNamedFile(path).length, 0);
+    // Holes cost no disk: what a size says is enough for a refusal.
+    Deno.truncateSync(path, LARGEST_FILE_BYTES + 1);
+    assert.throws(() => readNamedFile(path), /^InvalidData: it is larger than 64MiB$/);
+    assert.throws(() => readNamedFile(`${directory}/gone`), Deno.errors.NotFound);
+  }));
+
+Deno.test("what is no file is refused before it is opened", () =>
+  inDirectory((directory) => {
+    assert.throws(() => readNamedFile(directory), /^InvalidData: it is a directory, not a file$/);
+    assert.throws(() => readNamedFile("/dev/zero", true), /it is a device, not a file$/);
+    using _socket = Deno.listen({ transport: "unix", path: `${directory}/s` });
+    assert.throws(() => readNamedFile(`${directory}/s`), /it is a socket, not a file$/);
   }));
