@@ -136,6 +136,8 @@ export interface Held {
   pubackAt: number | undefined;
   /** A stale answer named the job meanwhile. */
   disputed: boolean;
+  /** Its connection sent a DISCONNECT. */
+  leaving: boolean;
 }
 
 export interface Job {

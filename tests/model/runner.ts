@@ -205,6 +205,7 @@ export class Runner {
     // A session that had no expiry may not be given one (3.14.2.2.2).
     const session = this.model.session(client);
     peer.disconnect(session?.expiry === 0 ? undefined : expiry);
+    this.model.working.leaving(this.model.facts, peer.number);
     if (session?.expiry === 0 || peer.leavingExpiry === 0) {
       this.model.casting.leaving(this.model.facts, client);
     }

@@ -72,6 +72,7 @@ export class Working {
       attempt,
       pubackAt: undefined,
       disputed: false,
+      leaving: false,
     };
   }
 
@@ -102,9 +103,10 @@ export class Working {
     job.availableAt = Math.max(job.availableAt, due);
   }
 
-  /** It may have passed. */
+  /** It may have passed, or its holder is on the way out. */
   #lapsing(job: Job, now: number): boolean {
     const { held } = job;
+    if (held?.leaving === true) return true;
     return held?.pubackAt !== undefined && this.slackMs > 0 &&
       now >= held.pubackAt + QUEUE_RULES[job.queue].visibilityMs - this.slackMs;
   }
@@ -178,6 +180,15 @@ export class Working {
     for (const jobs of facts.jobs.values()) {
       for (const job of jobs.values()) {
         if (job.held?.pubackAt !== undefined) job.spent = Math.max(job.spent, job.held.attempt);
+      }
+    }
+  }
+
+  /** A DISCONNECT goes: what the connection holds is others' before its close is heard of. */
+  leaving(facts: Facts, connection: number): void {
+    for (const jobs of facts.jobs.values()) {
+      for (const { held } of jobs.values()) {
+        if (held?.connection === connection) held.leaving = true;
       }
     }
   }
