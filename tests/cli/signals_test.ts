@@ -140,7 +140,7 @@ class Reloaded implements AsyncDisposable {
     const count = () => this.broker.lines.filter((line) => outcome.test(line)).length;
     const before = count();
     this.broker.signal("SIGHUP");
-    await until(`a line like ${outcome}`, () => count() > before, 10_000);
+    await until(`a line like ${outcome}`, () => count() > before);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -204,10 +204,9 @@ Deno.test("02b 17 a first SIGTERM or SIGINT stops in order, a second one of eith
     broker.signal(signal);
     await broker.line(/the broker is stopping/);
     assert.ok(broker.running);
-    const begun = performance.now();
     broker.signal(again);
-    assert.deepEqual(await within("the end", broker.ended, 4_000), { code: 1, signal: null });
-    assert.ok(performance.now() - begun < 3_000);
+    // A stop that ended in order, five seconds later, would end with 0.
+    assert.deepEqual(await within("the end", broker.ended), { code: 1, signal: null });
     await broker.line(/level=ERROR .*a second signal: the broker ends at once/);
     silent[Symbol.dispose]();
     await broker.startAgain();

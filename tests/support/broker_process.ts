@@ -4,14 +4,14 @@
  */
 import { encodeConnect, encodeDisconnect } from "./mqtt_bytes.ts";
 import { freePort } from "./ports.ts";
-import { patient, until, within } from "./wait.ts";
+import { ANSWER_MS, patient, sleep, until, within } from "./wait.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
 /** How long a broker may take to open its port. CI machines are slow at the first start. */
-const START_MS = patient(15_000);
-/** How long a graceful stop may take (06-clients.md section 14). */
-const STOP_MS = patient(10_000);
+const START_MS = patient(30_000);
+/** How long a graceful stop may take on such a machine. */
+const STOP_MS = patient(30_000);
 
 /** Where one broker lives: what a configuration text needs to know. */
 export interface Place {
@@ -231,6 +231,8 @@ export class BrokerProcess {
         if (!this.#alive) throw new Error("the broker exited");
         return this.ready(this.port);
       }, START_MS);
+      // Its output comes another way than its answers: what it wrote before them is read too.
+      for (let read = -1; read !== this.lines.length; await sleep(1)) read = this.lines.length;
     } catch (error) {
       await this.kill();
       const { code, signal } = await this.#ended;
@@ -278,7 +280,7 @@ export class BrokerProcess {
   }
 
   /** The first line so far or from now on that `pattern` matches. */
-  line(pattern: RegExp, timeoutMs = 5_000): Promise<string> {
+  line(pattern: RegExp, timeoutMs = ANSWER_MS): Promise<string> {
     return until(
       `a line like ${pattern}`,
       () => this.lines.find((line) => pattern.test(line)),

@@ -1,5 +1,5 @@
 /** HTTP as bytes: what a client writes, and what stands on the wire after it. */
-import { within } from "./wait.ts";
+import { ANSWER_MS, within } from "./wait.ts";
 
 export interface RawAnswer {
   readonly status: number;
@@ -50,7 +50,7 @@ export class RawHttp {
   }
 
   /** Resolves when the other side has closed; answers what came before. */
-  async closed(ms = 5_000): Promise<string> {
+  async closed(ms = ANSWER_MS): Promise<string> {
     return await within("the end of the connection", this.#rest(), ms);
   }
 
@@ -76,7 +76,7 @@ export class RawHttp {
   }
 
   async #more(): Promise<void> {
-    if (!await within("an answer", this.#read(), 10_000)) {
+    if (!await within("an answer", this.#read())) {
       throw new Error("the connection ended before its answer");
     }
   }

@@ -28,11 +28,9 @@ import {
   type SubscribeOptions,
   type UnsubscribeOptions,
 } from "./mqtt_bytes.ts";
-import { patient, within } from "./wait.ts";
+import { ANSWER_MS, within } from "./wait.ts";
 
 const READ_BYTES = 64 * 1024;
-/** How long a test waits for a packet that should come. */
-const ANSWER_MS = patient(5_000);
 
 export type Received<T extends ServerPacket["type"]> = Extract<ServerPacket, { type: T }>;
 

@@ -17,11 +17,12 @@ type Kind = "memory" | "sqlite";
 const MAX_BYTES = 512 * 1024;
 const RESERVE = 8 * 1024 + 4 * 1024;
 const LIMITS = "max_message_size: 8KiB\nmax_header_bytes: 4KiB";
-const CHANNELS = `events:
+const channels = (oldFor: string) =>
+  `events:
   type: append
 old:
   type: append
-  retention_period: 8s
+  retention_period: ${oldFor}
 small:
   type: append
   max_bytes: 2000
@@ -35,12 +36,13 @@ jobs:
 const FULL = 0x97;
 const FAILED = 0x83;
 
-function configuration(kind: Kind, bound = true): (place: Place) => string {
+/** @param oldFor how long the channel of that name keeps what it is given */
+function configuration(kind: Kind, bound = true, oldFor = "1h"): (place: Place) => string {
   return (place) =>
     configurationText(place, {
       provider: kind,
       limits: LIMITS,
-      channels: CHANNELS,
+      channels: channels(oldFor),
       ...(kind === "memory" && { snapshotDir: `${place.directory}/snapshots` }),
       ...(bound && { providerKeys: `max_bytes: ${MAX_BYTES}` }),
     });
@@ -133,7 +135,6 @@ for (const kind of ["memory", "sqlite"] as const) {
     await publisher.publish({ topic: "events/held", payload: held, qos: 2, packetId: 6 });
     await publisher.expectPubrec(6);
     for (let i = 0; i < 40; i++) assert.equal(await put(publisher, "old/a", "o".repeat(2_000)), 0);
-    const began = performance.now();
     let stored = 0;
     let code = 0;
     while ((code = await put(publisher, "events/a", "e".repeat(2_000))) === 0) stored++;
@@ -160,7 +161,6 @@ for (const kind of ["memory", "sqlite"] as const) {
       await reader.puback(packetId);
     }
     await leave(reader);
-    assert.ok(performance.now() - began < 20_000);
 
     // The bound is in force again after a start, and what was relieved stays relieved.
     if (kind === "sqlite") await broker.kill();
@@ -180,12 +180,16 @@ for (const kind of ["memory", "sqlite"] as const) {
     );
 
     // Retention needs no reserve: the old records go, and publishing goes on.
+    await broker.stop();
+    broker.configure(configuration(kind, true, "1s"));
+    await broker.startAgain();
+    using relieved = await WireClient.connected(broker.port, { clientId: "publisher" });
     await until(
       "retention to make room",
       async () => {
         let refused = 0;
         for (let i = 0; i < 10; i++) {
-          if (await put(again, "events/a", "e".repeat(2_000)) !== 0) refused++;
+          if (await put(relieved, "events/a", "e".repeat(2_000)) !== 0) refused++;
         }
         return refused === 0;
       },
@@ -223,9 +227,9 @@ Deno.test("S178 what cannot be written for another reason than room is refused w
   other.close();
   assert.equal(refused, FAILED);
   assert.equal(await put(client, "events/a", "3"), 0);
+  await broker.line(/level=ERROR .*storage cannot be written; what is published to it is refused/);
   const errors = broker.lines.filter((line) => line.includes("level=ERROR"));
   assert.equal(errors.length, 1, errors.join("\n"));
-  assert.match(errors[0], /storage cannot be written; what is published to it is refused/);
 });
 
 Deno.test("S184 02b 3.4 a bound that leaves no room beside the reserve is refused, naming both figures", async () => {

@@ -3,11 +3,10 @@
  * a test asks: one that asks for nothing is a client that stopped reading.
  */
 import assert from "node:assert/strict";
-import { within } from "../../support/wait.ts";
+import { ANSWER_MS, within } from "../../support/wait.ts";
 import * as amqp from "./amqp_bytes.ts";
 import type { Frame, ServerMethod } from "./amqp_bytes.ts";
 
-const ANSWER_MS = 5_000;
 const READ_BYTES = 64 * 1024;
 
 /** A method of the server with the content that came with it. */

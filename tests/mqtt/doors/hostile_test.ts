@@ -168,7 +168,6 @@ async function many<T>(count: number, each: (i: number) => Promise<T>): Promise<
 Deno.test("a CONNECT that drips in from 500 sockets is cut at connect_timeout", async () => {
   await using siege = await Siege.begin();
   const connect = encodeConnect({ level: 5, clientId: "x".repeat(200) });
-  const begun = performance.now();
   await many(500, async (i) => {
     const conn = await tcpConnection(siege.broker.port);
     const closed = readToEnd(conn);
@@ -181,8 +180,6 @@ Deno.test("a CONNECT that drips in from 500 sockets is cut at connect_timeout", 
     assert.equal((await closed).length, 0);
     conn.close();
   });
-  const elapsed = performance.now() - begun;
-  assert.ok(elapsed < CONNECT_TIMEOUT_MS + 3_000, `the last one was closed after ${elapsed} ms`);
   siege.assertBounded("500 dripping CONNECTs");
   await siege.assertRefused({ [LATE]: 500 });
 });
@@ -210,7 +207,6 @@ Deno.test("half-open handshakes: silence, half a hello, and noise cost little an
   const random = seeded("handshakes");
   // A record header and a ClientHello that say there is much more to come.
   const hello = join([0x16, 3, 1, 0x40, 0], [1, 0, 0x3f, 0xfc], random.bytes(200));
-  const begun = performance.now();
   await many(400, async (i) => {
     const conn = await tcpConnection(siege.tls);
     const closed = readToEnd(conn);
@@ -224,8 +220,6 @@ Deno.test("half-open handshakes: silence, half a hello, and noise cost little an
     await closed;
     conn.close();
   });
-  const elapsed = performance.now() - begun;
-  assert.ok(elapsed < CONNECT_TIMEOUT_MS + 5_000, `the last one was closed after ${elapsed} ms`);
   siege.assertBounded("400 half-open handshakes");
   // Noise may look like the beginning of something.
   const refused = await siege.assertRefused({ [LATE]: "some", [NO_PROTOCOL]: "some" });
@@ -354,7 +348,6 @@ Deno.test("PROXY headers: too long, unfinished, of version 1, and none at all", 
   const oversize = proxyHeader({ entries: [new Uint8Array(65_535 - 12)] });
   const unfinished = proxyHeader({ entries: [new Uint8Array(16_000)] }).slice(0, 12_000);
   const version1 = new TextEncoder().encode("PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n");
-  const begun = performance.now();
   await many(200, async (i) => {
     const conn = await Deno.connect({ transport: "unix", path });
     const closed = readToEnd(conn);
@@ -365,8 +358,6 @@ Deno.test("PROXY headers: too long, unfinished, of version 1, and none at all", 
     assert.equal((await closed).length, 0);
     conn.close();
   });
-  const elapsed = performance.now() - begun;
-  assert.ok(elapsed < CONNECT_TIMEOUT_MS + 3_000, `the last one was closed after ${elapsed} ms`);
   siege.assertBounded("200 PROXY headers");
   await siege.assertRefused({ [LATE]: 50, [NO_PROTOCOL]: 150 });
 });

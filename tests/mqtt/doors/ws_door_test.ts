@@ -254,7 +254,7 @@ Deno.test("02a 13.2 a client that stops reading is timed out over WebSocket too"
   const before = broker.residentBytes();
   const payload = new Uint8Array(256 * 1024);
   let packetId = 0;
-  const end = performance.now() + 5_000;
+  const end = performance.now() + 30_000;
   while (!broker.lines.some((line) => line.includes("stopped reading"))) {
     assert.ok(performance.now() < end, "the stuck client was not timed out");
     await publisher.publish({ topic: "flood", payload, qos: 1, packetId: ++packetId });
