@@ -9,6 +9,7 @@ import { Admission } from "../doors/admission.ts";
 import { Door } from "../mqtt/doors/door.ts";
 import { systemClock } from "../platform/clock.ts";
 import { randomIds } from "../platform/ids.ts";
+import { CoalescingLog } from "../platform/coalescing_log.ts";
 import { keepInspectorClosed } from "../platform/inspector.ts";
 import { lineWriter, type Log, LogfmtLog } from "../platform/log.ts";
 import { HeapTimers } from "../platform/timers.ts";
@@ -38,7 +39,7 @@ export async function startBroker(
 ): Promise<number> {
   const clock = systemClock;
   const startedAt = clock.monotonic();
-  const log = new LogfmtLog(
+  const lines = new LogfmtLog(
     configuration.brokerId,
     configuration.logLevel,
     clock,
@@ -47,10 +48,11 @@ export async function startBroker(
   const timers = new HeapTimers(
     clock,
     (error) =>
-      log.error("a timer failed on an internal error", {
+      lines.error("a timer failed on an internal error", {
         error: error instanceof Error ? error.stack ?? error.message : String(error),
       }),
   );
+  const log = new CoalescingLog(lines, timers);
   const context: Context = {
     clock,
     timers,
@@ -82,7 +84,7 @@ export async function startBroker(
     ...operations === undefined ? [] : [() => operations.reread()],
     () => identities.reread(),
     ...amqp === undefined ? [] : [() => amqp.reread()],
-    reloadLogLevel(log, configuration),
+    reloadLogLevel(lines, configuration),
   ];
   const stop = new StopSignal(log, () => reload(configuration.file, parts, log));
   stop.listen();
@@ -131,6 +133,7 @@ export async function startBroker(
     ingest?.stop();
     const whole = await shutDown(broker, doors, amqp, log);
     if (configuration.pidFile !== undefined) removePidFile(configuration.pidFile);
+    log.flush();
     log.info("the broker has stopped");
     return whole ? code : FAILED;
   } finally {

@@ -1,7 +1,16 @@
 /** What is said in the log and where, and what is not (05 sections 12 and 13). */
 import assert from "node:assert/strict";
-import { configurationText, executable, temporaryPlace } from "../support/broker_process.ts";
+import {
+  BrokerProcess,
+  configurationText,
+  executable,
+  temporaryPlace,
+} from "../support/broker_process.ts";
 import { durable, published, stuffed, subscribed } from "../support/clients.ts";
+import { ask } from "../support/http.ts";
+import { Metrics } from "../support/metrics.ts";
+import { freePort } from "../support/ports.ts";
+import { WireClient } from "../support/wire.ts";
 import { OperationsHouse } from "./house.ts";
 
 Deno.test("05 12.1 the log is standard output alone: nothing on standard error, no file of its own", async () => {
@@ -122,4 +131,58 @@ Deno.test("05 13 there is no $SYS: a filter is refused and counted, a publish re
   );
   assert.equal(metrics.sum("saguin_publish_refused_total"), 0);
   assert.equal(metrics.get("saguin_publishes_received_total"), 3);
+});
+
+Deno.test("05 12.2 what a client is refused over and over fills no disk, and is counted whole", async () => {
+  const operations = freePort();
+  await using broker = await BrokerProcess.start((place) =>
+    configurationText(place, {
+      provider: "memory",
+      broker: `operations: {listen: {tcp: {address: "127.0.0.1:${operations}"}}}`,
+    })
+  );
+  const EACH = 40;
+  const eve = await WireClient.connected(broker.port, { clientId: "eve" });
+  for (let packetId = 1; packetId <= EACH; packetId++) {
+    await eve.publish({ topic: "$saguin/nowhere", qos: 1, packetId });
+    await eve.publish({ topic: "$saguin/nowhere", qos: 0 });
+    await eve.subscribe({ packetId, subscriptions: [{ filter: "$SYS/#", qos: 1 }] });
+    await eve.expectPuback(packetId, 0x90);
+    await eve.expectSuback(packetId, [0x87]);
+  }
+  eve.close();
+  for (let i = 0; i < EACH; i++) {
+    using old = await WireClient.open(broker.port, 4);
+    await old.connect({ level: 4, clientId: "", cleanStart: false });
+    await old.expectConnack(0x02);
+    using broken = await WireClient.open(broker.port);
+    await broken.send(Uint8Array.of(0xff, 0xff, 0xff, 0xff, 0xff));
+    await broken.expectClose();
+    using faulty = await WireClient.connected(broker.port, { clientId: "faulty" });
+    await faulty.subscribe({ packetId: 1, subscriptions: [] });
+    await faulty.expectClose(0x82);
+  }
+  const { body } = await ask({ port: operations }, "/metrics");
+  const metrics = Metrics.parse(body);
+  assert.equal(metrics.sum("saguin_publish_refused_total"), 2 * EACH);
+  assert.equal(metrics.sum("saguin_subscriptions_refused_total"), EACH);
+  assert.equal(metrics.sum("saguin_connections_refused_total"), 3 * EACH);
+  assert.equal((await broker.stop()).code, 0);
+  const lines = (msg: string) => broker.lines.filter((line) => line.includes(`msg="${msg}"`));
+  const said: [string, number, RegExp][] = [
+    ["refused a publish", 2 * EACH, /client=eve topic=\$saguin\/nowhere code=144 reason=/],
+    ["refused a subscription", EACH, /client=eve reason=/],
+    ["refused a connection", EACH, /listener=tcp address=\S+ code=133 reason=/],
+    ["closed a connection on a malformed packet", 2 * EACH, /listener=tcp/],
+  ];
+  for (const [msg, count, like] of said) {
+    const held = lines(msg).filter((line) => / times=\d+$/.test(line));
+    const atOnce = lines(msg).length - held.length;
+    assert.ok(atOnce < count && held.length > 0, `${msg}: ${atOnce} lines of ${count}`);
+    const times = held.map((line) => Number(/ times=(\d+)$/.exec(line)![1]));
+    assert.equal(atOnce + times.reduce((sum, each) => sum + each, 0), count, msg);
+    assert.match(held[0], like);
+  }
+  // Before the last line.
+  assert.match(broker.lines.at(-1)!, /msg="the broker has stopped"$/);
 });
