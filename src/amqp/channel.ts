@@ -328,7 +328,7 @@ export class Channel implements DeliveryLink {
     }
     const { host, user } = this.link;
     host.counters.refused.add(refusal.code);
-    host.log.info("closed an AMQP channel", {
+    host.log.warn("closed an AMQP channel", {
       user,
       channel: this.number,
       code: refusal.code,

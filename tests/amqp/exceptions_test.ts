@@ -346,6 +346,11 @@ Deno.test("section 5, A20, A21 every row of the table: code, scope and method, b
     await client.send(...each.before ?? [], each.bytes);
     await judge(client, each);
   }
+  // A refusal is a warning (02b 3.1), so that the log counts what a client causes over and over.
+  const { lines } = house.house.log;
+  const said = lines.filter(({ msg }) => msg === "closed an AMQP channel");
+  assert.equal(said.length, CASES.filter(({ scope }) => scope === "channel").length);
+  assert.ok(said.every(({ level }) => level === "warn"));
 });
 
 Deno.test("section 5, A8 every row of the table, one byte at a time", async () => {
