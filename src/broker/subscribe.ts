@@ -55,6 +55,9 @@ interface Grantable {
 export class Subscriptions {
   readonly #admission: FilterAdmission;
   readonly #slices = new DeclaredSlices();
+  readonly #tooMany: Refusal;
+  /** Whose last word from here was `#tooMany`, and who has added no filter since (02a 13.6). */
+  readonly #full = new WeakSet<Session>();
 
   constructor(
     private readonly context: Context,
@@ -66,6 +69,10 @@ export class Subscriptions {
     private readonly store: SessionStore,
   ) {
     this.#admission = new FilterAdmission(routes, context.limits);
+    this.#tooMany = {
+      code: Reason.QuotaExceeded,
+      reason: `more filters than limits.max_subscriptions (${context.limits.maxSubscriptions})`,
+    };
   }
 
   // ------------------------------------------------------------------------------------ subscribe
@@ -87,18 +94,43 @@ export class Subscriptions {
     try {
       const refused = await this.#storeStarts(session, positions) ??
         await this.#save(session, granted, founding.images);
-      if (refused === undefined) this.shares.founded(founding.images);
+      if (refused === undefined) {
+        this.shares.founded(founding.images);
+        if (granted.some(({ fresh }) => fresh)) this.#full.delete(session);
+      }
       // A connection lost meanwhile hears nothing; what is stored holds all the same.
       if (session.ended) return;
-      this.#answer(session, outcomes, refused, answer);
+      this.#warn(session, request, outcomes, refused);
+      this.#answer(outcomes, refused, answer);
       if (refused === undefined) this.#begin(session, request, granted, positions);
     } finally {
       founding.unlock();
     }
   }
 
-  #answer(
+  /** One line a packet: of the first filter that is refused for what was not said already. */
+  #warn(
     session: Session,
+    { filters }: SubscribeRequest,
+    outcomes: readonly (Grantable | Refusal)[],
+    refused: Refusal | undefined,
+  ): void {
+    const refusals = outcomes.map((outcome) => "reason" in outcome ? outcome : refused);
+    const at = refusals.findIndex((refusal) =>
+      refusal !== undefined && (refusal !== this.#tooMany || !this.#full.has(session))
+    );
+    const refusal = refusals[at];
+    if (refusal === undefined) return;
+    if (refusal === this.#tooMany) this.#full.add(session);
+    this.context.log.warn("refused a subscription", {
+      client: session.clientId,
+      filter: filters[at].filter,
+      code: refusal.code,
+      reason: refusal.reason,
+    });
+  }
+
+  #answer(
     outcomes: readonly (Grantable | Refusal)[],
     refused: Refusal | undefined,
     answer: SubscribeAnswer,
@@ -110,9 +142,6 @@ export class Subscriptions {
       refused?.reason;
     for (const code of codes) {
       if (code >= 0x80) this.context.counters.subscriptionsRefused.add(code);
-    }
-    if (reason !== undefined) {
-      this.context.log.warn("refused a subscription", { client: session.clientId, reason });
     }
     answer(codes, reason);
   }
@@ -144,11 +173,7 @@ export class Subscriptions {
       const held = session.subscriptions.size + added.size;
       const fresh = !session.subscriptions.has(asked.filter) && !added.has(asked.filter);
       if (fresh && held >= this.context.limits.maxSubscriptions) {
-        return {
-          code: Reason.QuotaExceeded,
-          reason:
-            `more filters than limits.max_subscriptions (${this.context.limits.maxSubscriptions})`,
-        };
+        return this.#tooMany;
       }
       if (fresh) added.add(asked.filter);
       const subscription: StoredSubscription = {

@@ -70,8 +70,8 @@ export class Identities {
           log.info("password file of operators", { file, users: credentials.size });
         }
         if (fresh.acl === undefined) return;
-        const { file, entries } = fresh.acl.document;
-        log.info("acl file", { file, users: entries.length });
+        const { file, entries, roles } = fresh.acl.document;
+        log.info("acl file", { file, users: entries.length, roles: roles.size });
       },
     };
   }

@@ -183,6 +183,16 @@ Deno.test("02b 17 SIGHUP takes everything over, and with any one file bad nothin
   }
   reloaded.write(second);
   await reloaded.reload(/msg="log level" from=info to=error/);
+  for (
+    const said of [
+      /msg="reloaded; addresses, channels, routes, limits and storage change with a restart only"/,
+      /msg="password file" file=\S+\/users users=1$/,
+      /msg="password file of operators" file=\S+\/operators users=1$/,
+      /msg="acl file" file=\S+\/acl users=1 roles=1$/,
+      /msg="certificate" listener=tls expires=\d{4}-/,
+      /msg="pages that may connect" listener=ws same_origin=false allowed_origins=1$/,
+    ]
+  ) await broker.line(said);
   assert.deepEqual(await reloaded.state(), all("second"));
   const before = broker.lines.length;
   (await WireClient.connected(broker.port, { clientId: "c", userName: "u", password: "second" }))

@@ -171,7 +171,7 @@ Deno.test("05 12.2 what a client is refused over and over fills no disk, and is 
   const lines = (msg: string) => broker.lines.filter((line) => line.includes(`msg="${msg}"`));
   const said: [string, number, RegExp][] = [
     ["refused a publish", 2 * EACH, /client=eve topic=\$saguin\/nowhere code=144 reason=/],
-    ["refused a subscription", EACH, /client=eve reason=/],
+    ["refused a subscription", EACH, /client=eve filter=\$SYS\/# code=135 reason=/],
     ["refused a connection", EACH, /listener=tcp address=\S+ code=133 reason=/],
     ["closed a connection on a malformed packet", 2 * EACH, /listener=tcp/],
   ];

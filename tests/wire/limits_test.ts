@@ -105,6 +105,29 @@ connect_timeout: 5s
       await old.expectSuback(1, [0, 0, 0, 0x80]);
     },
 
+  "a client at max_subscriptions is named once until it adds a filter": async (house) => {
+    using client = await house.client({ clientId: "full" });
+    const said = () =>
+      house.lines("refused a subscription").filter(({ fields }) => fields.client === "full")
+        .map(({ fields }) => `${fields.filter} ${fields.code}`);
+    const ask = async (filters: readonly string[], codes: number[]) => {
+      await client.subscribe({ subscriptions: filters.map((filter) => ({ filter })) });
+      await client.expectSuback(1, codes);
+    };
+    await ask(["a", "b", "c", "d", "e"], [0, 0, 0, 0x97, 0x97]);
+    assert.deepEqual(said(), ["d 151"]);
+    await ask(["d"], [0x97]);
+    await ask(["a", "f"], [0, 0x97]);
+    assert.deepEqual(said(), ["d 151"]);
+    // Another refusal is said beside it.
+    await ask(["g", "$SYS/x"], [0x97, 0x87]);
+    assert.deepEqual(said(), ["d 151", "$SYS/x 135"]);
+    await client.unsubscribe({ filters: ["a"] });
+    await client.expectUnsuback(1, [0]);
+    await ask(["h", "i"], [0, 0x97]);
+    assert.deepEqual(said(), ["d 151", "$SYS/x 135", "i 151"]);
+  },
+
   "max_topic_levels holds for filters, measured behind a ShareName, and not for UNSUBSCRIBE":
     async (house) => {
       using client = await house.client({ clientId: "levels" });
