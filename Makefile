@@ -126,7 +126,7 @@ test-built: deb
 	packaging/tools.sh test
 	packaging/debian/root.sh .packaging/debian.tar
 	$(DENO) test --allow-all --cached-only --no-check $(addprefix tests/packaging/built/, \
-	  launcher_test.ts inflate_test.ts debian_test.ts image_test.ts)
+	  archive_test.ts launcher_test.ts inflate_test.ts debian_test.ts image_test.ts)
 	rm -rf run/debian && mkdir -p run/debian run/tests
 	tar -xf .packaging/debian.tar -C run/debian
 	install -D -m 0755 $(BUILT)-$(HOST)/saguin run/debian/srv/alone/saguin

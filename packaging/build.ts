@@ -2,7 +2,7 @@
  * `make build`: for every target one executable file that needs no installation, and the archives that
  * are published. What is made lies in dist/:
  *
- *     saguin-<version>-<target>/          saguin, LICENSE, README.md, THIRD-PARTY-NOTICES.txt, ...
+ *     saguin-<version>-<target>/          saguin, THIRD-PARTY-NOTICES.txt, what beside.ts names
  *     saguin-<version>-<target>.tar.gz    the same
  *     oci/                                context of the container image
  *     checksums.txt                       SHA-256 of everything to download
@@ -15,6 +15,7 @@
 import { parseArgs } from "node:util";
 import { gzipSync } from "node:zlib";
 import { type BuildKind, VERSION } from "../src/version.ts";
+import { filesBelow, filesBeside, put } from "./beside.ts";
 import { writeChecksums } from "./checksums.ts";
 import { output } from "./command.ts";
 import { compileLauncher, shellLauncher } from "./launchers.ts";
@@ -32,17 +33,6 @@ const WORK = `${DIST}/.work`;
 const RUNTIMES = `${ROOT}/.packaging/runtimes`;
 const EXECUTABLE_MODE = 0o755;
 const FILE_MODE = 0o644;
-
-/** What goes along with the executable: name in the archive, path in the clone. */
-const BESIDE: readonly (readonly [string, string])[] = [
-  ["LICENSE", "LICENSE"],
-  ["README.md", "README.md"],
-  ["CHANGELOG.md", "CHANGELOG.md"],
-  ["saguin.yaml", "packaging/saguin.yaml"],
-];
-const BESIDE_ON_LINUX: readonly (readonly [string, string])[] = [
-  ["saguin.service", "packaging/systemd/saguin.service"],
-];
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -149,8 +139,9 @@ async function compareVersion(
 }
 
 function writeBeside(directory: string, target: Target, notices: string): void {
-  const files = target.os === "linux" ? [...BESIDE, ...BESIDE_ON_LINUX] : BESIDE;
-  for (const [name, path] of files) Deno.copyFileSync(`${ROOT}/${path}`, `${directory}/${name}`);
+  for (const { name, path } of filesBeside(ROOT, target.os)) {
+    put(`${directory}/${name}`, Deno.readFileSync(`${ROOT}/${path}`), FILE_MODE);
+  }
   Deno.writeTextFileSync(`${directory}/THIRD-PARTY-NOTICES.txt`, notices);
 }
 
@@ -168,9 +159,7 @@ function layOutImage(architecture: string, executable: string): void {
 function writeArchive(directory: string, { writtenAt }: Revision): string {
   const path = `${directory}.tar.gz`;
   const name = directory.slice(directory.lastIndexOf("/") + 1);
-  const entries = [...Deno.readDirSync(directory)].map((entry) => entry.name).sort().map((
-    file,
-  ) => ({
+  const entries = filesBelow(directory, ".").sort().map((file) => ({
     path: `${name}/${file}`,
     mode: file === "saguin" ? EXECUTABLE_MODE : FILE_MODE,
     bytes: Deno.readFileSync(`${directory}/${file}`),

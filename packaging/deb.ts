@@ -6,6 +6,7 @@
 import { parseArgs } from "node:util";
 import { gzipSync } from "node:zlib";
 import { VERSION } from "../src/version.ts";
+import { documents, filesBelow, put } from "./beside.ts";
 import { writeChecksums } from "./checksums.ts";
 import { output } from "./command.ts";
 import { debianVersion } from "./debian_version.ts";
@@ -17,13 +18,13 @@ const ROOT = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
 const DIST = `${ROOT}/dist`;
 const SCRIPTS = ["postinst", "prerm", "postrm"];
 
+const DOC = "usr/share/doc/saguin";
 /** What a build leaves of a target, and where Debian wants it. */
 const FILES: readonly (readonly [string, string, number])[] = [
   ["saguin", "usr/bin/saguin", 0o755],
   ["saguin.service", "usr/lib/systemd/system/saguin.service", 0o644],
   ["saguin.yaml", "etc/saguin/saguin.yaml", 0o644],
-  ["README.md", "usr/share/doc/saguin/README.md", 0o644],
-  ["THIRD-PARTY-NOTICES.txt", "usr/share/doc/saguin/copyright", 0o644],
+  ["THIRD-PARTY-NOTICES.txt", `${DOC}/copyright`, 0o644],
 ];
 
 async function main(): Promise<void> {
@@ -56,10 +57,14 @@ async function packageOf(target: Target, { writtenAt }: Revision): Promise<strin
   for (const [from, to, mode] of FILES) {
     put(`${tree}/${to}`, Deno.readFileSync(`${built(target)}/${from}`), mode);
   }
+  for (const { name, path } of documents(ROOT)) {
+    put(`${tree}/${DOC}/${name}`, Deno.readFileSync(`${ROOT}/${path}`), 0o644);
+  }
   const changes = gzipSync(Deno.readFileSync(`${ROOT}/CHANGELOG.md`), { level: 9 });
-  put(`${tree}/usr/share/doc/saguin/changelog.gz`, changes, 0o644);
+  put(`${tree}/${DOC}/changelog.gz`, changes, 0o644);
 
-  const bytes = FILES.reduce((sum, [, to]) => sum + Deno.statSync(`${tree}/${to}`).size, 0);
+  const bytes = filesBelow(tree, ".")
+    .reduce((sum, path) => sum + Deno.statSync(`${tree}/${path}`).size, 0);
   const control = Deno.readTextFileSync(`${ROOT}/packaging/debian/control`)
     .replace("@VERSION@", debianVersion(VERSION))
     .replace("@ARCHITECTURE@", target.debian!)
@@ -76,13 +81,6 @@ async function packageOf(target: Target, { writtenAt }: Revision): Promise<strin
   });
   removeTree(tree);
   return path;
-}
-
-function put(path: string, bytes: Uint8Array, mode: number): void {
-  const directory = path.slice(0, path.lastIndexOf("/"));
-  Deno.mkdirSync(directory, { recursive: true, mode: 0o755 });
-  Deno.writeFileSync(path, bytes);
-  Deno.chmodSync(path, mode);
 }
 
 if (import.meta.main) {

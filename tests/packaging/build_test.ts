@@ -1,5 +1,6 @@
 /** The parts of a build that need neither a compiler nor the network. */
 import assert from "node:assert/strict";
+import { documents, filesBeside } from "../../packaging/beside.ts";
 import { writeChecksums } from "../../packaging/checksums.ts";
 import { output } from "../../packaging/command.ts";
 import { cratesNamedIn } from "../../packaging/notices.ts";
@@ -9,6 +10,7 @@ import { tar } from "../../packaging/tar.ts";
 import { hostTarget, RUNTIME_VERSION, TARGETS, targetsNamed } from "../../packaging/targets.ts";
 import { BUILD, REVISION, versionLine } from "../../src/version.ts";
 import { temporaryPlace } from "../support/broker_process.ts";
+import { deadLinks } from "./links.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
@@ -66,6 +68,28 @@ Deno.test("a notice with any characters survives being a module", async () => {
   const text = 'quotes " \\ `${x}`\n\u2028 and lines\n';
   const module = `data:text/javascript,${encodeURIComponent(noticesModule(text))}`;
   assert.equal((await import(module)).NOTICES, text);
+});
+
+Deno.test("01 7 every page that is shipped links to what is shipped with it", () => {
+  const pages = [documents(ROOT), filesBeside(ROOT, "linux"), filesBeside(ROOT, "darwin")];
+  for (const files of pages) {
+    const names = new Set(files.map(({ name }) => name));
+    assert.ok(names.has("README.md") && names.has("rfcs/clients.md"));
+    const text = new Map(files.map(({ name, path }) => [name, `${ROOT}${path}`]));
+    assert.deepEqual(
+      deadLinks(names, (name) => Deno.readTextFileSync(text.get(name)!)),
+      [],
+    );
+  }
+  const missing = new Map([
+    ["a/b.md", "[c](../c.md#x) [gone](gone.md) [d](d.md) [far](https://example.com/x)"],
+    ["c.md", ""],
+    ["a/d.md", "[up](../up)"],
+  ]);
+  assert.deepEqual(deadLinks(new Set(missing.keys()), (name) => missing.get(name)!), [
+    "a/b.md: gone.md",
+    "a/d.md: ../up",
+  ]);
 });
 
 Deno.test("crates are found in an executable by the paths of their sources", () => {

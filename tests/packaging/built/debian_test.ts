@@ -4,11 +4,13 @@
  * this machine.
  */
 import assert from "node:assert/strict";
+import { filesBelow } from "../../../packaging/beside.ts";
 import { debianVersion } from "../../../packaging/debian_version.ts";
 import { output } from "../../../packaging/command.ts";
 import { VERSION } from "../../../src/version.ts";
 import { freePort } from "../../support/ports.ts";
 import { WireClient } from "../../support/wire.ts";
+import { deadLinks } from "../links.ts";
 import { ARCHITECTURE, Debian } from "./support/debian.ts";
 
 const ROOT = new URL("../../../", import.meta.url).pathname;
@@ -78,6 +80,13 @@ Deno.test("a Debian package installs, starts, upgrades and purges cleanly", asyn
   assert.match(await debian.run("saguin", "--check-config", configuration), /: ok\n/);
   // Whoever runs it as root does not unpack a second one at home.
   assert.equal((await debian.run("find", "/root")).includes("saguin"), false);
+
+  // Whoever reads the README there finds what it names.
+  const doc = debian.path("/usr/share/doc/saguin");
+  assert.deepEqual(
+    deadLinks(new Set(filesBelow(doc, ".")), (name) => Deno.readTextFileSync(`${doc}/${name}`)),
+    [],
+  );
 
   // What the unit says, systemd understands; what it closes leaves little.
   const unit = debian.path("/tmp/saguin.service");
