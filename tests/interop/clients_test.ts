@@ -27,7 +27,7 @@ async function run(
 ): Promise<{ code: number; stdout: string; stderr: string }> {
   // The mosquitto clients read defaults from files of their name: this is how "no -p" means our port.
   const defaults = `-p ${options.port}\n`;
-  for (const name of ["mosquitto_pub", "mosquitto_sub"]) {
+  for (const name of ["mosquitto_pub", "mosquitto_sub", "mosquitto_rr"]) {
     await Deno.writeTextFile(`${options.cwd}/${name}`, defaults);
   }
   const child = new Deno.Command(command, {
@@ -60,11 +60,12 @@ async function run(
   }
 }
 
-Deno.test("the README's tour prints what the README says", async () => {
+/** Types what a page says to type, and compares what is printed with what the page says. */
+async function replay(page: string, section?: string): Promise<void> {
   await using broker = await BrokerProcess.start(quickstart);
   await Deno.symlink(ROOT + "tests", broker.directory + "/tests");
   const options = { cwd: broker.directory, port: broker.port, timeoutMs: STEP_MS };
-  for (const stop of readTour(await Deno.readTextFile(ROOT + "README.md"))) {
+  for (const stop of readTour(await Deno.readTextFile(ROOT + page), section)) {
     if (stop === "kill") {
       await broker.kill();
       await broker.startAgain();
@@ -74,11 +75,16 @@ Deno.test("the README's tour prints what the README says", async () => {
     const printed = stdout.split("\n").slice(0, -1);
     assert.ok(
       matches(printed, stop.expected),
-      `README.md:${stop.line} $ ${stop.command}\nsays:\n${stop.expected.join("\n")}\n` +
+      `${page}:${stop.line} $ ${stop.command}\nsays:\n${stop.expected.join("\n")}\n` +
         `printed:\n${stdout}${stderr}`,
     );
   }
-});
+}
+
+Deno.test("the README's tour prints what the README says", () => replay("README.md", "Tour"));
+
+Deno.test("the examples for authors of clients print what rfcs/clients.md says", () =>
+  replay("rfcs/clients.md"));
 
 /** A client script prints "ok <check>" a line; every one of these, in this order, and nothing else. */
 async function checks(command: string, args: string[], names: readonly string[]): Promise<void> {

@@ -1,7 +1,7 @@
-/** The README's tour as something to run: its commands, and what they are said to print. */
+/** The examples of a page as something to run: their commands, and what they are said to print. */
 
 export interface Step {
-  /** Line of the README, from 1. */
+  /** Line of the page, from 1. */
   readonly line: number;
   readonly command: string;
   /** What the command prints; "..." in a line stands for anything. */
@@ -14,17 +14,19 @@ export type Stop = Step | "kill";
 const KILL = "<!-- tour: kill -9, start again -->";
 
 /**
- * Every `console` block of the section `## Tour`: lines that begin with "$ " are commands, a backslash
- * at the end of a line continues it, everything else is output.
+ * Every `console` block of a section, "Tour" for `## Tour`, or of the whole page: lines that begin with
+ * "$ " are commands, a backslash at the end of a line continues it, everything else is output.
  * @throws Error when there is no such section or it has no commands
  */
-export function readTour(readme: string): Stop[] {
+export function readTour(page: string, section?: string): Stop[] {
   const stops: Stop[] = [];
-  let inTour = false;
+  let inTour = section === undefined;
   let inBlock = false;
   let step: { line: number; command: string; expected: string[] } | undefined;
-  for (const [i, line] of readme.split("\n").entries()) {
-    if (!inBlock && line.startsWith("## ")) inTour = line === "## Tour";
+  for (const [i, line] of page.split("\n").entries()) {
+    if (!inBlock && section !== undefined && line.startsWith("## ")) {
+      inTour = line === `## ${section}`;
+    }
     if (!inTour) continue;
     if (line === KILL) stops.push("kill");
     else if (line.startsWith("```")) {
@@ -37,7 +39,7 @@ export function readTour(readme: string): Stop[] {
       stops.push(step);
     } else if (inBlock && step !== undefined) step.expected.push(line);
   }
-  if (!stops.some((stop) => stop !== "kill")) throw new Error("the README has no tour");
+  if (!stops.some((stop) => stop !== "kill")) throw new Error("there is nothing to type");
   return stops;
 }
 
