@@ -11,6 +11,8 @@ import { residentBytes, table, whole } from "./support/measure.ts";
 const ROOT = new URL("../", import.meta.url).pathname;
 /** Garbage of the connecting itself may still be there; brokers get this long to let go of it. */
 const SETTLE_MS = 3_000;
+/** By then a runtime that collects garbage has seen that nothing happens, and given back what it can. */
+const IDLE_MS = 30_000;
 /** Descriptors beyond the sockets: libraries, databases, pipes. */
 const OTHER_DESCRIPTORS = 200;
 const MIB = 1024 * 1024;
@@ -34,6 +36,7 @@ if (values.help) {
 }
 const connections = Number(values.connections ?? (values.smoke ? 100 : 10_000));
 const settleMs = values.smoke ? 100 : SETTLE_MS;
+const idleMs = values.smoke ? 100 : IDLE_MS;
 
 const limit = openFilesLimit();
 if (limit < connections + OTHER_DESCRIPTORS) {
@@ -55,7 +58,7 @@ function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Resident bytes of `broker` before and while it holds the connections, and how long they took. */
+/** Resident bytes of `broker` before it holds the connections, at once and idle; and how long they took. */
 async function hold(broker: Running) {
   await sleep(settleMs);
   const before = residentBytes(broker.pid);
@@ -75,25 +78,30 @@ async function hold(broker: Running) {
   }
   const openedMs = performance.now() - start;
   await sleep(settleMs);
-  const during = residentBytes(broker.pid);
+  const opened = residentBytes(broker.pid);
+  await sleep(idleMs);
+  const idle = residentBytes(broker.pid);
   await holder.stdin.close();
   await reader.cancel();
   await holder.status;
-  return { before, during, openedMs };
+  return { before, opened, idle, openedMs };
 }
 
 const rows: string[][] = [];
 for (const contender of contenders(values.contenders.split(","))) {
   console.error(`${contender.name} ...`);
   await using broker = await contender.start();
-  const { before, during, openedMs } = await hold(broker);
+  const { before, opened, idle, openedMs } = await hold(broker);
   rows.push([
     contender.name,
     (before / MIB).toFixed(1),
-    (during / MIB).toFixed(1),
-    whole((during - before) / connections),
+    (opened / MIB).toFixed(1),
+    (idle / MIB).toFixed(1),
+    whole((idle - before) / connections),
     (openedMs / 1000).toFixed(1),
   ]);
 }
 console.log(`\nResident memory with ${whole(connections)} idle connections\n`);
-console.log(table(["", "MB before", "MB holding them", "bytes each", "seconds to open"], rows));
+console.log(
+  table(["", "MB before", "MB at once", "MB idle", "bytes each", "seconds to open"], rows),
+);

@@ -1,5 +1,5 @@
 /** An idle connection holds this much; it grows after a read that filled it. */
-const SMALLEST_BYTES = 512;
+const SMALLEST_BYTES = 128;
 const LARGEST_BYTES = 64 * 1024;
 
 /** A read into less than this is not worth the call: a new buffer is taken instead. */

@@ -76,8 +76,8 @@ export class Door {
     const connection = await opening.run();
     if (connection === undefined) return;
     this.#connections.add(connection);
-    await connection.run();
-    this.#connections.delete(connection);
+    // Not awaited: a connection may idle for months, and all of this would wait with it.
+    void connection.run().then(() => this.#connections.delete(connection));
   }
 
   /**
