@@ -39,3 +39,8 @@ Deno.test("the page writes text and never markup, and sends nothing but GET", ()
   );
   assert.doesNotMatch(inside("script"), /method:|XMLHttpRequest|sendBeacon|WebSocket/);
 });
+
+Deno.test("the page asks by its origin, since an address with a password in it can fetch nothing", () => {
+  const asked = inside("script").match(/fetch\([^`]*`[^`]*`[^)]*\)/g);
+  assert.deepEqual(asked, ["fetch(new URL(`/v1/operations/${route}`, location.origin)"]);
+});

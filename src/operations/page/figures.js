@@ -144,7 +144,8 @@ export class NotServed extends Error {
 }
 
 export async function read(route) {
-  const response = await fetch(`/v1/operations/${route}`, {
+  // Not relative to the page, whose own address may have a password in it: that fetches nothing.
+  const response = await fetch(new URL(`/v1/operations/${route}`, location.origin), {
     headers: { Accept: "application/json" },
     cache: "no-store",
     signal: AbortSignal.timeout(10_000),
