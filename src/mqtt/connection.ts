@@ -337,6 +337,7 @@ export class MqttConnection implements Requester {
     this.#broker.refusedConnection(clientId, user ?? "", refusal);
     this.#broker.context.log.warn("refused a connection", {
       client: clientId,
+      user,
       listener: this.listener,
       address: this.address,
       code: refusal.code,

@@ -22,8 +22,8 @@ Deno.test("02b 6 a user of the password file comes in, others get 0x86 and no re
     assert.equal(connack.properties.reasonString, wrong.properties.reasonString);
   }
   await guarded.refused(0x04, "ann", { level: 4, password: "wrong-horse" });
-  await guarded.broker.line(/refused a connection.*the password is wrong/);
-  await guarded.broker.line(/refused a connection.*no such user/);
+  await guarded.broker.line(/refused a connection.* user=ann .*the password is wrong/);
+  await guarded.broker.line(/refused a connection.* user=bob .*no such user/);
   assert.ok(!guarded.broker.lines.join("\n").includes("wrong-horse"));
   guarded.assertDiscreet();
 });
