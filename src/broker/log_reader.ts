@@ -56,6 +56,8 @@ export class LogReader implements Source, Debt {
 
   /** One more message is owed. Past the session's bound the oldest ones go (D8.14). */
   owe(owed: Owed): void {
+    // Its session ended while the message was being stored.
+    if (this.#closed) return this.log.settle(owed.offset);
     const { session } = this;
     this.#owed.push(owed);
     session.waitingBytes += charged(owed);

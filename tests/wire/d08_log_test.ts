@@ -9,6 +9,7 @@ import {
   taken,
 } from "../support/clients.ts";
 import { overBoth, text } from "../support/house.ts";
+import { until } from "../support/wait.ts";
 
 overBoth(
   "D8.7 D22.5 after a kill unacknowledged messages go again under their identifiers, stored or not",
@@ -125,5 +126,26 @@ overBoth(
     await writer.publish({ topic: "t/x", payload: "no", qos: 1, packetId: 71 });
     await writer.expectPuback(71, 0x83);
     client.close();
+  },
+);
+
+overBoth(
+  "D8.13 a message is not kept for a session or a group that ended while it was being stored",
+  {},
+  async (house) => {
+    for (const filter of ["t", "$share/g/t"]) {
+      const { client } = await durable(house, "reader");
+      await subscribed(client, filter);
+      using writer = await house.client({ clientId: "writer" });
+      const gate = house.faults.hold("submit");
+      await writer.publish({ topic: "t", payload: "x", qos: 1, packetId: 1 });
+      await until("the publish to reach its store", () => gate.waiting === 1);
+      using successor = await house.client({ clientId: "reader" });
+      await client.expectClose(0x8e);
+      gate.open();
+      await writer.expectPuback(1);
+      assert.equal(house.logLength(), 0, `${filter}: nobody is owed it`);
+      await nothingMore(successor);
+    }
   },
 );

@@ -112,6 +112,8 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
   owe(owed: Owed): void {
     this.backlog.owe(owed);
     this.pump();
+    // Its last such member left while the message was being stored: whoever could not take it now is lost.
+    if (!this.kept) this.backlog.clear();
   }
 
   /** Hands `message` to a member now or to nobody (D9.3). `ofChannel`: it is a channel's record. */
