@@ -39,6 +39,11 @@ export class Replacing {
     }
   }
 
+  /** Groups whose last member that outlives its connection it is: they end with its record (D9.6). */
+  get ends(): readonly string[] {
+    return this.groups.map(({ name }) => name);
+  }
+
   /** The successor owns the client id. */
   done(): void {
     this.unlock();

@@ -283,7 +283,7 @@ export class Sessions {
       ? undefined
       : await Replacing.begin(old, this.store, this.parts);
     try {
-      await this.#store(session, old?.stored ?? false);
+      await this.#store(session, old?.stored ? replacing!.ends : undefined);
     } catch (error) {
       await replacing?.undo();
       throw error;
@@ -351,8 +351,11 @@ export class Sessions {
     await replacing?.undo();
   }
 
-  /** Stores a new session, and with it the end of the one it replaces, in one write (D6.5). */
-  async #store(session: Session, replaces: boolean): Promise<void> {
+  /**
+   * Stores a new session, and with it the end of the one it replaces, in one write (D6.5). `ends`: groups
+   * that end with that one; undefined where none is stored.
+   */
+  async #store(session: Session, ends: readonly string[] | undefined): Promise<void> {
     if (session.durable) {
       try {
         await this.store.begin(session.record(), this.parts.log.end, "answering");
@@ -366,7 +369,8 @@ export class Sessions {
         this.context.counters.sessionsDropped.add("storage_full");
       }
     }
-    if (replaces) await this.store.end(session.clientId, "answering");
+    if (ends === undefined) return;
+    await this.store.end(session.clientId, "answering", { end: ends, returned: [] });
   }
 
   /** Writes what must be written, every second until it is (D6.4). */

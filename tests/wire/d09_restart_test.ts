@@ -239,3 +239,30 @@ overBoth(
   },
   ["sqlite"],
 );
+
+overBoth(
+  "D9.6 a group's cursor goes with the record of its last kept member, whatever session replaces that",
+  {},
+  async (house) => {
+    for (const expiry of [0, 3_600]) {
+      const last = await durableMember(house, "last", "$share/g/t");
+      // Resumed for one connection, it holds the group no more than a session that never was kept.
+      const passing = await durableMember(house, "passing", "$share/g/t");
+      passing.close();
+      await house.away("passing");
+      const { client: resumed } = await durable(house, "passing", { expiry: 0 });
+      assert.equal(house.rows("SELECT name FROM share_groups").length, 1);
+      const { client } = await house.connect({
+        clientId: "last",
+        cleanStart: true,
+        properties: { sessionExpiry: expiry },
+      });
+      await last.expectClose(0x8e);
+      assert.deepEqual(house.rows("SELECT name FROM share_groups"), [], `expiry ${expiry}`);
+      for (const each of [client, resumed]) each.close();
+      await house.away("last");
+      await house.away("passing");
+    }
+  },
+  ["sqlite"],
+);

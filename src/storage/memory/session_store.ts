@@ -228,7 +228,9 @@ export class MemorySessionStore implements SessionStore {
     this.#groups.set(group.name, { cursor: group.cursor, returned: new Set(group.returned) });
   }
 
+  /** Of each group, the sessions that outlive their connections: they alone hold it (D9.2). */
   #countMembers(record: SessionRecord, by: 1 | -1): void {
+    if (record.expiry === 0) return;
     for (const { filter } of record.subscriptions) {
       if (!filter.startsWith("$share/")) continue;
       const members = (this.#members.get(filter) ?? 0) + by;

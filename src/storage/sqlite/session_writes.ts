@@ -111,7 +111,7 @@ export class SessionWrites {
     this.#cursorExpiry = prepare("SELECT expiry FROM sessions WHERE client = ?");
     this.#otherMember = prepare(
       "SELECT 1 FROM sessions, json_each(subscriptions) AS subscription WHERE client <> ? " +
-        "AND subscription.value ->> 'filter' = ? LIMIT 1",
+        "AND expiry > 0 AND subscription.value ->> 'filter' = ? LIMIT 1",
     );
     this.#groupIsThere = prepare("SELECT 1 FROM share_groups WHERE name = ?");
     this.#insertGroup = prepare("INSERT INTO share_groups (name, cursor) VALUES (?, ?)");

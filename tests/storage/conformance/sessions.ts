@@ -253,6 +253,8 @@ export function sessionsScript(subject: Subject): void {
     await store.begin(session("c", member), 1, "answering");
     await store.begin(session("b"), 1, "answering");
     assert.equal(await groupsOf(store), `${GROUP}@6[5]`);
+    // One that ends with its connection holds no group.
+    await store.begin(session("d", { ...member, expiry: 0 }), 1, "answering");
     await store.begin(session("c"), 1, "answering");
     assert.equal(await groupsOf(store), "");
     await store.save(session("c", member), "answering", {
