@@ -56,9 +56,13 @@ export class Remains {
   async settle(clientId: string): Promise<boolean> {
     const left = this.#left.get(clientId);
     if (left === undefined) return true;
-    await Promise.all([...left].map((drop) => drop.attempt()));
-    for (const drop of left) if (drop.done) left.delete(drop);
-    if (left.size > 0) return false;
+    while (left.size > 0) {
+      const tried = [...left];
+      await Promise.all(tried.map((drop) => drop.attempt()));
+      for (const drop of tried) if (drop.done) left.delete(drop);
+      // What was left meanwhile has not been refused: it is tried in its turn.
+      if (tried.some(({ done }) => !done)) return false;
+    }
     if (this.#left.get(clientId) === left) this.#left.delete(clientId);
     if (this.#said.delete(clientId)) {
       this.context.log.error("what an ended session left is dropped now", { client: clientId });

@@ -131,6 +131,30 @@ overBoth(
   },
 );
 
+overBoth("D6.12 what an ending leaves late was not refused: the session that follows goes on", {
+  channels: CHANNELS,
+}, async (house) => {
+  const { client } = await durable(house, "a");
+  await subscribed(client, "log/#");
+  const holding = house.faults.hold("submit");
+  await client.publish({ topic: "log/x", payload: "held", qos: 2, packetId: 1 });
+  await until("the hold to reach its store", () => holding.waiting === 1);
+  const position = house.faults.hold("log.dropPosition");
+  const hold = house.faults.hold("log.abandonHold");
+  const next = await connecting(house, { clientId: "a", properties: { sessionExpiry: 10 } });
+  await next.expectConnack();
+  await client.expectClose(0x8e);
+  await until("the position to be dropped", () => position.waiting === 1);
+  // Stored for a session that is no more: it is left too, while the position is on its way out.
+  holding.open();
+  await until("the hold to be abandoned", () => hold.waiting === 1);
+  position.open();
+  await next.expectSilence(20);
+  hold.open();
+  await nothingMore(next);
+  next.close();
+});
+
 overBoth("D6.12 a record that cannot be removed refuses the CONNECT that found it expired", {
   channels: CHANNELS,
 }, async (house) => {
