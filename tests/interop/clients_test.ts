@@ -5,7 +5,7 @@ import { within } from "../support/wait.ts";
 import { matches, readTour } from "./tour.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
-const STEP_MS = 30_000;
+const STEP_MS = 120_000;
 const CLIENT_MS = 120_000;
 
 /** The quickstart with a port of its own instead of 1883, and its files in `place`. */

@@ -6,7 +6,7 @@ import { freePort } from "../support/ports.ts";
 import { within } from "../support/wait.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
-const CLIENT_MS = 60_000;
+const CLIENT_MS = 120_000;
 
 const servers = Certified.authority("servers", "rsa");
 const devices = Certified.authority("devices");

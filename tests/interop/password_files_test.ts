@@ -7,7 +7,7 @@ import { freePort } from "../support/ports.ts";
 import { until, within } from "../support/wait.ts";
 
 const SAGUIN = new URL("../../bin/saguin", import.meta.url).pathname;
-const STEP_MS = 30_000;
+const STEP_MS = 120_000;
 
 /** Users as both programs write them, with passwords that need quoting somewhere. */
 const USERS: ReadonlyMap<string, string> = new Map([

@@ -137,7 +137,7 @@ def workers():
     even = [f"job-{number:02}" for number in range(2, 13, 2)]
     print("in turn", sorted(fair.values()) == [odd, even])
     by_capacity = compete(1)
-    print("prefetch 1", 9 <= len(by_capacity["fast"]) <= 11, 1 <= len(by_capacity["slow"]) <= 3)
+    print("prefetch 1", 8 <= len(by_capacity["fast"]) <= 11, 1 <= len(by_capacity["slow"]) <= 4)
     print("all once", sorted(by_capacity["fast"] + by_capacity["slow"]) == [f"job-{n:02}" for n in range(1, 13)])
 
 

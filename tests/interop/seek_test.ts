@@ -12,7 +12,7 @@ async function run(command: string, ...args: string[]): Promise<{ code: number; 
     stderr: "inherit",
   })
     .spawn();
-  const { code, stdout } = await within(command, child.output(), 20_000);
+  const { code, stdout } = await within(command, child.output(), 60_000);
   return { code, stdout: new TextDecoder().decode(stdout) };
 }
 

@@ -5,7 +5,7 @@ import { freePort } from "../support/ports.ts";
 import { within } from "../support/wait.ts";
 
 const FIXTURES = new URL("../../fixtures/", import.meta.url).pathname;
-const STEP_MS = 30_000;
+const STEP_MS = 120_000;
 const PASSWORD = "correct horse";
 
 /** One starting configuration in a directory of its own, with every port free. */

@@ -14,6 +14,10 @@ import { WireClient } from "../support/wire.ts";
 const PERSISTENT: amqp.Publish = { properties: amqp.PERSISTENT };
 const SEQUENTIAL = 20;
 const BURST = 2_000;
+/** How often the log is flushed when nobody waits for it. */
+const FLUSH_MS = 400;
+/** A line that is there is read in less than this, and one that only the next flush writes is not. */
+const SEEN_MS = 250;
 
 /** Counts the syncs that a process carries out, from the moment it is attached. */
 class Syncs implements AsyncDisposable {
@@ -56,7 +60,7 @@ class Syncs implements AsyncDisposable {
   async quiet(): Promise<void> {
     for (let before = -1; before !== this.#count;) {
       before = this.#count;
-      await sleep(300);
+      await sleep(2 * FLUSH_MS);
     }
   }
 
@@ -72,6 +76,7 @@ Deno.test("T2, P2, 14.10 synced: a sync lies between each durable publish and it
   await using broker = await BrokerProcess.start((place) =>
     configurationText(place, {
       acknowledge: "synced",
+      providerKeys: `flush_interval: ${FLUSH_MS}ms`,
       broker: `amqp:\n  listen:\n    tcp:\n      address: 127.0.0.1:${port}`,
     })
   );
@@ -86,13 +91,13 @@ Deno.test("T2, P2, 14.10 synced: a sync lies between each durable publish and it
     const before = syncs.count;
     await client.send(amqp.publish(1, "", "q", `m${tag}`, PERSISTENT));
     await client.expect("ack");
-    await until("the line of the sync", () => syncs.count > before, 100);
+    await until("the line of the sync", () => syncs.count > before, SEEN_MS);
   }
   for (let packetId = 1; packetId <= SEQUENTIAL; packetId++) {
     const before = syncs.count;
     await sensor.publish({ topic: "durable/t", payload: "x", qos: 1, packetId });
     await sensor.expectPuback(packetId);
-    await until("the line of the sync", () => syncs.count > before, 100);
+    await until("the line of the sync", () => syncs.count > before, SEEN_MS);
   }
   await syncs.quiet();
   let before = syncs.count;
