@@ -3,12 +3,14 @@ import { PublishBudgets } from "../auth/publish_rates.ts";
 import type { Configuration } from "../config/configuration.ts";
 import {
   BROADCAST_LOG,
+  type LatestStore,
   type Provider,
   RETAINED,
   StorageFailure,
   type StoreSpec,
 } from "../storage/contract.ts";
 import { Broadcast } from "./broadcast.ts";
+import { settleClaims } from "./claims.ts";
 import { AppendChannel } from "./channels/append.ts";
 import { LatestChannel } from "./channels/latest.ts";
 import { QueueChannel } from "./channels/queue.ts";
@@ -56,6 +58,7 @@ export class Broker {
   readonly #parts: Parts;
   readonly #providers: ReadonlyMap<string, Provider>;
   readonly #sessionProvider: Provider;
+  readonly #retained: LatestStore;
   readonly #channels: readonly Channel[];
 
   private constructor(
@@ -79,6 +82,7 @@ export class Broker {
     );
     const retainedProvider = provider(configuration.retained.storage);
     const retained = retainedProvider.latest(RETAINED);
+    this.#retained = retained;
     const homes = new Map<string, Provider>([
       [BROADCAST_LOG, this.#sessionProvider],
       [RETAINED, retainedProvider],
@@ -174,6 +178,7 @@ export class Broker {
   }
 
   async #restore(): Promise<void> {
+    await settleClaims(this.context, this.routes, this.#retained);
     const restoration = new Restoration(
       this.context,
       this.#sessionProvider.sessions(),

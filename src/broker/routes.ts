@@ -57,6 +57,10 @@ export class Routes {
     return this.#byName.get(name)?.channel;
   }
 
+  placements(): Iterable<Placement> {
+    return this.#byName.values();
+  }
+
   placement(name: string): Placement | undefined {
     return this.#byName.get(name);
   }

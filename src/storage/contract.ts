@@ -196,6 +196,12 @@ export interface Scan {
   next(max: number): Promise<readonly StoredRecord[]>;
 }
 
+/** Pages through topics; as `Scan`, without what is kept under them. */
+export interface TopicScan {
+  /** The next topics; empty at the end. */
+  next(max: number): Promise<readonly string[]>;
+}
+
 export interface LatestStore extends RecordStore {
   readonly kind: "latest";
   /** Topics with a value or a stored deletion. */
@@ -206,6 +212,8 @@ export interface LatestStore extends RecordStore {
    * Values whose topic `filter` matches, at or above `from`; stored deletions only when asked for.
    */
   scan(filter: string, from: Offset, deletions: boolean): Scan;
+  /** Topics with a value, stored deletions aside, that none of the filters matches. */
+  topics(outside: readonly string[]): TopicScan;
   /** Removes values older than `valuesBefore`, deletions older than `deletionsBefore` (0n: none). */
   trim(valuesBefore: Nanoseconds, deletionsBefore: Nanoseconds): Promise<Removed>;
   /** Removes these values if they still carry the offset given. */

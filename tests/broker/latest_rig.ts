@@ -143,6 +143,7 @@ class ObservedStore implements LatestStore {
   held: LatestStore["held"] = (...args) => this.inner.held(...args);
   releaseHold: LatestStore["releaseHold"] = (...args) => this.inner.releaseHold(...args);
   abandonHold: LatestStore["abandonHold"] = (...args) => this.inner.abandonHold(...args);
+  topics: LatestStore["topics"] = (...args) => this.inner.topics(...args);
   trim: LatestStore["trim"] = (...args) => this.inner.trim(...args);
   removeMany: LatestStore["removeMany"] = (...args) => this.inner.removeMany(...args);
 

@@ -1,6 +1,6 @@
 import type { Nanoseconds } from "../../platform/clock.ts";
 import { matches } from "../../topics/filter.ts";
-import type { LatestStore, Removed, Scan, StorageFailure } from "../contract.ts";
+import type { LatestStore, Removed, Scan, StorageFailure, TopicScan } from "../contract.ts";
 import {
   type Message,
   type Offset,
@@ -68,6 +68,16 @@ export class MemoryLatestStore extends MemoryStore implements LatestStore {
       this.#values.size,
       (record) => wanted(record) && matches(filter, record.message.topic),
     );
+  }
+
+  topics(outside: readonly string[]): TopicScan {
+    const scan = new ValueScan(
+      this.#values.values(),
+      this.#values.size,
+      (record) =>
+        !isDeletion(record) && !outside.some((filter) => matches(filter, record.message.topic)),
+    );
+    return { next: async (max) => (await scan.next(max)).map(({ message }) => message.topic) };
   }
 
   *#one(topic: string): Generator<StoredRecord> {

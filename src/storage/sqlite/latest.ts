@@ -1,7 +1,7 @@
 import type { Nanoseconds } from "../../platform/clock.ts";
-import type { LatestStore, Removed, Scan } from "../contract.ts";
+import type { LatestStore, Removed, Scan, TopicScan } from "../contract.ts";
 import type { Offset, StoredRecord } from "../record.ts";
-import type { ValuesAnswer } from "./messages.ts";
+import type { TopicsAnswer, ValuesAnswer } from "./messages.ts";
 import type { PackedRecords } from "./packing.ts";
 import { SqliteRecordStore } from "./record_store.ts";
 
@@ -41,6 +41,25 @@ export class SqliteLatest extends SqliteRecordStore implements LatestStore {
         });
         after = answer.after;
         if (answer.records.rows > 0) return this.unpack(answer.records);
+      }
+      return [];
+    };
+    return { next: page };
+  }
+
+  topics(outside: readonly string[]): TopicScan {
+    let after: string | undefined = "";
+    const page = async (max: number): Promise<readonly string[]> => {
+      while (after !== undefined) {
+        const answer: TopicsAnswer = await this.parts.reads.read<TopicsAnswer>({
+          op: "topics",
+          store: this.state.index,
+          outside,
+          after,
+          max,
+        });
+        after = answer.after;
+        if (answer.topics.length > 0) return answer.topics;
       }
       return [];
     };

@@ -195,6 +195,15 @@ export type Read =
     readonly max: number;
   }
   | {
+    /** Topics of values that none of the filters `outside` matches. */
+    readonly op: "topics";
+    readonly store: number;
+    readonly outside: readonly string[];
+    /** The last topic examined; empty at the start. */
+    readonly after: string;
+    readonly max: number;
+  }
+  | {
     /** Values older than `valuesBefore`, stored deletions older than `deletionsBefore`. */
     readonly op: "oldValues";
     readonly store: number;
@@ -235,6 +244,12 @@ export type WindowAnswer = { readonly floor: Offset; readonly records?: PackedRe
 
 export interface ValuesAnswer {
   readonly records: PackedRecords;
+  /** The last topic examined; undefined when that was the end. */
+  readonly after: string | undefined;
+}
+
+export interface TopicsAnswer {
+  readonly topics: readonly string[];
   /** The last topic examined; undefined when that was the end. */
   readonly after: string | undefined;
 }

@@ -7,6 +7,7 @@ import type {
   Read,
   StoredHold,
   StoredPosition,
+  TopicsAnswer,
   ValuesAnswer,
   WindowAnswer,
 } from "./messages.ts";
@@ -155,6 +156,8 @@ export class Reads {
         return packOne(this.#value.get(this.channels[read.store], read.topic));
       case "values":
         return this.#inTransaction(() => this.#readValues(read));
+      case "topics":
+        return this.#inTransaction(() => this.#readTopics(read));
       case "oldValues":
         return this.#oldValues.all(
           this.channels[read.store],
@@ -262,6 +265,26 @@ export class Reads {
     }
     const more = full || examined === VALUES_PER_PASS;
     return { records: packRows(found), after: more ? last : undefined };
+  }
+
+  #readTopics({ store, outside, after, max }: Extract<Read, { op: "topics" }>): TopicsAnswer {
+    const topics: string[] = [];
+    let examined = 0;
+    let last = "";
+    const rows = this.#values.iterate(
+      this.channels[store],
+      after,
+      topicRange("#").end,
+      VALUES_PER_PASS,
+    ) as unknown as Iterable<[topic: string, offset: Offset, payloadBytes: number]>;
+    for (const [topic, , payloadBytes] of rows) {
+      examined++;
+      last = topic;
+      if (payloadBytes === 0 || outside.some((filter) => matches(filter, topic))) continue;
+      topics.push(topic);
+      if (topics.length === max) return { topics, after: last };
+    }
+    return { topics, after: examined === VALUES_PER_PASS ? last : undefined };
   }
 
   #packJobs(

@@ -40,6 +40,29 @@ export function latestScript(subject: Subject): void {
     assert.equal(await values(store, "#", { deletions: true }), "a=4@4 b=2@2");
   });
 
+  Deno.test(`${name}: 02b 11 the topics of values that none of some filters matches`, async () => {
+    await using opened = await subject.open();
+    const store = opened.provider.latest("state");
+    const topics = ["a", "a/b", "a/c", "b/b", "gone"];
+    for (const topic of topics) await submit(opened.provider, [set(store, message(topic, "1"))]);
+    await submit(opened.provider, [set(store, message("gone", ""))]);
+    const listed = async (outside: readonly string[], max: number) => {
+      const scan = store.topics(outside);
+      const all: string[] = [];
+      for (;;) {
+        const page = await scan.next(max);
+        assert.ok(page.length <= max);
+        if (page.length === 0) return all.sort();
+        all.push(...page);
+      }
+    };
+    for (const max of [1, 2, 100]) {
+      assert.deepEqual(await listed([], max), ["a", "a/b", "a/c", "b/b"]);
+      assert.deepEqual(await listed(["a/+"], max), ["a", "b/b"]);
+      assert.deepEqual(await listed(["a/#", "b/b"], max), []);
+    }
+  });
+
   Deno.test(`${name}: 05 8.3 topics are counted as values come and go, deletions included`, async () => {
     await using opened = await subject.open();
     const { provider } = opened;
