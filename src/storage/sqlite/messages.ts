@@ -13,6 +13,7 @@ import type { Offset } from "../record.ts";
 import type { Nanoseconds } from "../../platform/clock.ts";
 import type { AmqpRead, AmqpWrite } from "./amqp_messages.ts";
 import type { IngestRead } from "./ingest_reads.ts";
+import type { Unclaimed } from "./unclaimed.ts";
 import type { Pack, PackedRecords } from "./packing.ts";
 
 /**
@@ -306,6 +307,7 @@ export interface Opened {
   readonly counters: Counters;
   /** Per append store, its positions. */
   readonly positions: readonly (readonly (readonly [reader: string, offset: Offset])[])[];
+  readonly unclaimed: readonly Unclaimed[];
   readonly pageSize: number;
   readonly pages: number;
   /** Pages at which publishes stop, and pages in all; undefined without a bound. */

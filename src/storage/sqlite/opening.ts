@@ -6,6 +6,7 @@ import type { Opened, OpenWriter } from "./messages.ts";
 import { parseHeaders } from "./message_text.ts";
 import { createSchema, schemaFault } from "./schema.ts";
 import { countersOf, type StoredChannel, StoredChannels } from "./stored_channels.ts";
+import { unclaimedIn } from "./unclaimed.ts";
 
 const SQLITE_NOTADB = 26;
 
@@ -43,6 +44,7 @@ export function openStore(request: OpenWriter): OpenedStore {
     const opened: Opened = {
       counters: countersOf(channels.all()),
       positions: channels.all().map((channel) => positionsOf(database!, channel)),
+      unclaimed: unclaimedIn(database, request.stores),
       pageSize,
       pages: Number(pragma(database, "page_count").page_count),
       ceiling,

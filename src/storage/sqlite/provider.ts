@@ -36,6 +36,7 @@ import type {
 import { ReadPool } from "./read_pool.ts";
 import { SqliteSessions } from "./sessions.ts";
 import { recoverHolds, sweepPositions } from "./start_sweeps.ts";
+import { sayUnclaimed } from "./unclaimed.ts";
 import { workerName, type WorkerRole } from "./worker_name.ts";
 import { WorkerLink } from "./worker_link.ts";
 import { WriteQueue } from "./write_queue.ts";
@@ -144,6 +145,7 @@ export class SqliteProvider implements Provider {
         reader,
       });
       this.#sayBound(opened);
+      sayUnclaimed(opened.unclaimed, name, this.options.log);
     } catch (error) {
       for (const worker of this.#workers) worker.terminate();
       this.#workers = [];

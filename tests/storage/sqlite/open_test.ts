@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import { StorageFailure, type StoreSpec } from "../../../src/storage/contract.ts";
+import { BROADCAST_LOG, StorageFailure, type StoreSpec } from "../../../src/storage/contract.ts";
 import { EMPTY_FILE_PAGES, PAGE_SIZE } from "../../../src/storage/sqlite/schema.ts";
 import {
   appendRow,
@@ -176,6 +176,55 @@ Deno.test("S181 what the bound came to is said once, in bytes of whole pages", (
       return Promise.resolve();
     }, { maxBytes: 921_000, reserveBytes: 10_000 })
   ));
+
+Deno.test("S102 what is kept of channels that are not configured is said once, and left alone", () =>
+  inTempDir(async (file) => {
+    const before: StoreSpec[] = [
+      { channel: BROADCAST_LOG, kind: "append" },
+      { channel: "empty", kind: "append" },
+      { channel: "lamps", kind: "latest" },
+      { channel: "readings", kind: "append" },
+      { channel: "repairs", kind: "queue" },
+    ];
+    const said = "channels are stored here and not configured; what they keep is out of reach";
+    await withProvider(file, before, async ({ provider, log }) => {
+      const lamps = provider.latest("lamps");
+      for (const topic of ["lamp/1", "lamp/2"]) {
+        await publish(provider, {
+          kind: "set",
+          store: lamps,
+          message: message(topic, "on"),
+          offset: 0,
+        });
+      }
+      await publish(provider, appendRow(provider.append(BROADCAST_LOG), message("t", "logged")));
+      await publish(provider, appendRow(provider.append("readings"), message("t", "1")));
+      const repairs = provider.queue("repairs");
+      await publish(provider, {
+        kind: "enqueue",
+        store: repairs,
+        message: message("t", "job"),
+        offset: 0,
+      });
+      assert.deepEqual(log.lines.filter(({ msg }) => msg === said), []);
+    });
+    const renamed: StoreSpec[] = [{ channel: "measurements", kind: "append" }];
+    for (let start = 1; start <= 2; start++) {
+      await withProvider(file, renamed, ({ log }) => {
+        const lines = log.lines.filter(({ msg }) => msg === said);
+        assert.deepEqual(lines.map(({ level, fields }) => ({ level, ...fields })), [
+          {
+            level: "info",
+            provider: "plant",
+            channels: 3,
+            names: "lamps,readings,repairs",
+            entries: 4,
+          },
+        ]);
+        return Promise.resolve();
+      });
+    }
+  }));
 
 Deno.test("a directory that is not there is one sentence naming it", () =>
   inTempDir(async (file, dir) => {
