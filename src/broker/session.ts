@@ -369,6 +369,12 @@ export class Session {
    */
   sendStored(entry: WindowEntry): boolean {
     if (this.link !== undefined) {
+      if (!this.window.mayResend) {
+        // Prepared for a connection that took more at a time than this one.
+        entry.state = "sent";
+        this.#resends.unshift(entry);
+        return true;
+      }
       if (!this.link.deliver(entry.delivery, entry.packetId, entry.dup)) return false;
       this.window.sent(entry);
     }

@@ -202,13 +202,15 @@ export class Sessions {
     // What is on the wire is not written any more once the session ends with its connection.
     if (expiry === 0) await session.log?.window.flush("answering");
     const before = session.record();
+    // Until it is told to go, the present connection is sent as much as it lets.
+    const { receiveMaximum } = session.link === undefined ? request : session.window;
     const record: SessionRecord = {
       ...before,
       expiry,
       awaySince: 0n,
       will: request.will,
       willDue: 0n,
-      window: session.storedWindow(request.receiveMaximum),
+      window: session.storedWindow(Math.max(receiveMaximum, request.receiveMaximum)),
     };
     const { shares } = this.parts;
     const groups = sharedFilters(session);

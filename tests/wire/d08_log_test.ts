@@ -1,6 +1,7 @@
 /** 03 section 8: the log of durable sessions after a kill, and when it is full. */
 import assert from "node:assert/strict";
 import {
+  connecting,
   durable,
   nothingMore,
   published,
@@ -147,5 +148,39 @@ overBoth(
       assert.equal(house.logLength(), 0, `${filter}: nobody is owed it`);
       await nothingMore(successor);
     }
+  },
+);
+
+overBoth(
+  "D21.1 D6.7 a takeover with a smaller Receive Maximum holds for what was being stored for the old connection",
+  {},
+  async (house) => {
+    const { client } = await durable(house, "reader", { properties: { receiveMaximum: 10 } });
+    await subscribed(client, "t", 2);
+    using writer = await house.client({ clientId: "writer" });
+    const identifiers = house.faults.hold("sessions.change");
+    const record = house.faults.hold("sessions.save");
+    const next = await connecting(house, {
+      clientId: "reader",
+      cleanStart: false,
+      properties: { sessionExpiry: 3_600, receiveMaximum: 1 },
+    });
+    await until("the record to be on its way", () => record.waiting === 1);
+    for (const payload of ["one", "two"]) await publishedTwice(writer, "t", payload);
+    await until("the identifiers to be on their way", () => identifiers.waiting === 1);
+    record.open();
+    await next.expectConnack();
+    await client.expectClose(0x8e);
+    identifiers.open();
+    const one = await next.expectPublish("t", "one");
+    await nothingMore(next);
+    await next.pubrec(one.packetId);
+    await next.expectPubrel(one.packetId);
+    await nothingMore(next);
+    await next.pubcomp(one.packetId);
+    await taken(next, "t", "two");
+    await nothingMore(next);
+    assert.equal(house.logLength(), 0);
+    next.close();
   },
 );
