@@ -226,8 +226,7 @@ export class MqttConnection implements Requester {
         this.#session!.onPubcomp(packet.packetId);
         return true;
       case PacketType.Pubrel:
-        void this.#requests!.release(packet);
-        return true;
+        return this.#requests!.release(packet);
       case PacketType.Pingreq:
         this.#output.packets.pingresp();
         this.#output.schedule();

@@ -15,6 +15,8 @@ export class Pacing {
   busy: Promise<void> | undefined;
   /** The provider of a publish of this connection wants no more for now. */
   saturated: Provider | undefined;
+  /** PUBRELs whose releases are not stored yet; a client may repeat one for as long as that takes. */
+  #releases = 0;
   #waiter: { readonly done: () => boolean; readonly go: () => void } | undefined;
   #ended = false;
 
@@ -24,13 +26,17 @@ export class Pacing {
     return this.busy !== undefined || this.saturated !== undefined || this.full;
   }
 
+  get #waiting(): number {
+    return this.answers.outstanding + this.#releases;
+  }
+
   get full(): boolean {
-    return this.answers.outstanding >= WAITING_PACKETS ||
+    return this.#waiting >= WAITING_PACKETS ||
       this.answers.outstandingBytes >= WAITING_BYTES;
   }
 
   get #halfEmpty(): boolean {
-    return this.answers.outstanding <= WAITING_PACKETS / 2 &&
+    return this.#waiting <= WAITING_PACKETS / 2 &&
       this.answers.outstandingBytes <= WAITING_BYTES / 2;
   }
 
@@ -62,6 +68,17 @@ export class Pacing {
   #until(done: () => boolean): Promise<void> {
     if (done() || this.#ended) return Promise.resolve();
     return new Promise((go) => this.#waiter = { done, go });
+  }
+
+  /** A PUBREL waits for its release. */
+  releases(): void {
+    this.#releases++;
+  }
+
+  /** Its release is settled. */
+  released(): void {
+    this.#releases--;
+    this.answered();
   }
 
   /** A publish was answered. */

@@ -140,7 +140,16 @@ export class Requests {
     this.output.schedule();
   }
 
-  async release({ packetId }: AcknowledgementPacket): Promise<void> {
+  /** A PUBREL. False: what follows waits for it. */
+  release({ packetId }: AcknowledgementPacket): boolean {
+    const { pacing } = this;
+    pacing.releases();
+    void this.#release(packetId).finally(() => pacing.released());
+    return !pacing.full;
+  }
+
+  /** Never rejects. */
+  async #release(packetId: number): Promise<void> {
     const { session, link } = this;
     try {
       const outcome = await this.broker.exactlyOnce.release(session, packetId);

@@ -9,6 +9,8 @@ import {
   taken,
 } from "../support/clients.ts";
 import { overBoth, property, rules } from "../support/house.ts";
+import { encodePingreq, encodePubrel } from "../support/mqtt_bytes.ts";
+import { join } from "../support/mqtt_pieces.ts";
 import { until } from "../support/wait.ts";
 import { WireClient } from "../support/wire.ts";
 
@@ -395,5 +397,32 @@ overBoth(
     });
     armed.close();
     assert.equal((await taken(reader, "log/will", "gone")).qos, 2);
+  },
+);
+
+overBoth(
+  "D5.6 02a 13 a PUBREL repeated while its release is being stored is read no further than a bound",
+  { channels: CHANNELS },
+  async (house) => {
+    const repeats = 5_000;
+    using writer = await house.client({ clientId: "w" });
+    await held(writer, "log/x", "once", 7);
+    const gate = house.faults.hold("log.releaseHold");
+    const pubrel = encodePubrel({ packetId: 7 });
+    const flood = join(...Array(repeats).fill(pubrel), encodePingreq());
+    const sending = writer.send(flood);
+    await until("the release to be on its way", () => gate.waiting === 1);
+    await writer.expectSilence(100);
+    gate.open();
+    await sending;
+    const answers = { pubcomp: 0, pingresp: 0 };
+    while (answers.pubcomp < repeats || answers.pingresp === 0) {
+      const packet = await writer.next();
+      assert.ok(packet.type === "pubcomp" || packet.type === "pingresp", packet.type);
+      answers[packet.type]++;
+      // One that came after the release is of no exchange.
+      if (packet.type === "pubcomp") assert.ok([0, 0x92].includes(packet.reasonCode));
+    }
+    assert.deepEqual(answers, { pubcomp: repeats, pingresp: 1 });
   },
 );
