@@ -180,19 +180,27 @@ export class ChannelMethods {
       const detail = `the consumer tag '${consumerTag}' is in use on this channel`;
       return this.#fail(method, refuse(Reply.NotAllowed, detail));
     }
-    if (source.heldExclusively || exclusive && source.consumerCount > 0) {
-      const detail = `queue '${source.name}' in vhost '${channel.link.host.name}' ` +
-        "has consumers, and one of them wants it exclusively";
-      return this.#fail(method, refuse(Reply.AccessRefused, detail));
-    }
-    const full = deliveries.consumeRefusal;
-    if (full !== undefined) return this.#fail(method, full);
+    const refusal = this.#exclusion(source, exclusive) ?? deliveries.consumeRefusal;
+    if (refusal !== undefined) return this.#fail(method, refusal);
     const consumer = deliveries.consume(consumerTag, source, noAck, exclusive);
     return this.#reply(method, () => {
+      // Whoever else asked while this waited for what was settled before may have been first.
+      const late = this.#exclusion(source, exclusive);
+      if (late !== undefined) return this.#fail(method, late);
       if (!noWait) channel.write("basic.consume-ok", { consumerTag });
       if (source.deleted) deliveries.sourceGone(consumer);
       else if (consumer.active) source.join(consumer);
     });
+  }
+
+  /** Why a consumer of it would not be alone, or leave another alone (A48). */
+  #exclusion(source: Source, exclusive: boolean): Refusal | undefined {
+    if (!source.heldExclusively && !(exclusive && source.consumerCount > 0)) return undefined;
+    return refuse(
+      Reply.AccessRefused,
+      `queue '${source.name}' in vhost '${this.channel.link.host.name}' ` +
+        "has consumers, and one of them wants it exclusively",
+    );
   }
 
   #get(method: MethodOf<"basic.get">): void | Promise<void> {

@@ -64,6 +64,31 @@ Deno.test("A48 an exclusive consumer has its queue to itself", async () => {
   await consume(client, "q", {}, 2);
 });
 
+Deno.test("A48 of two that ask at once while their acknowledgements are stored one has the queue", async () => {
+  await using house = await AmqpHouse.open();
+  const clients = [await house.client(), await house.client()];
+  await clients[0].declare("q");
+  await clients[0].declare("work", { durable: true });
+  await fill(clients[0], "work", 2, true);
+  const store = house.provider.amqp();
+  const remove = store.remove.bind(store);
+  let go!: () => void;
+  const gate = new Promise<void>((resolve) => go = resolve);
+  store.remove = async (...asked) => {
+    await gate;
+    return await remove(...asked);
+  };
+  for (const client of clients) {
+    const { delivery } = await client.call(amqp.get(1, "work"), "get-ok");
+    await client.send(amqp.ack(1, delivery), amqp.consume(1, "q", { exclusive: true }));
+    await client.expectSilence(50);
+  }
+  go();
+  await clients[0].expect("consume-ok");
+  await clients[1].expectChannelClose(403, 1);
+  for (const client of clients) client[Symbol.dispose]();
+});
+
 Deno.test("A49 ten messages and two equal consumers on two connections: five each", async () => {
   await using house = await AmqpHouse.open();
   using one = await house.client();
