@@ -105,9 +105,12 @@ export class CoalescingLog implements Log {
 
 type Peer = LogFields[string];
 
-/** Whom a line is about: the name that was given, or where it came from, without its port. */
-function peerOf({ client, user, address, listener }: LogFields): Peer {
+/**
+ * Whom a line is about: the name that was given, or where it came from, without its port; of a job that
+ * nobody could do, its queue.
+ */
+function peerOf({ client, user, address, listener, queue }: LogFields): Peer {
   if (client) return client;
   if (user) return user;
-  return typeof address === "string" ? address.replace(/:\d+$/, "") : listener;
+  return typeof address === "string" ? address.replace(/:\d+$/, "") : listener ?? queue;
 }

@@ -10,6 +10,7 @@ import { durable, published, stuffed, subscribed } from "../support/clients.ts";
 import { ask } from "../support/http.ts";
 import { Metrics } from "../support/metrics.ts";
 import { freePort } from "../support/ports.ts";
+import { until } from "../support/wait.ts";
 import { WireClient } from "../support/wire.ts";
 import { OperationsHouse } from "./house.ts";
 
@@ -106,6 +107,66 @@ Deno.test("05 12.2 a publish over its rate is said at debug and refused by name"
     metrics.get("saguin_publish_refused_total", { reason: "publish rate exceeded" }),
     refused,
   );
+});
+
+const JOBS = [
+  "jobs: {type: queue, filter: q/#, visibility_timeout: 10s, retry: {max_attempts: 2}}",
+  "state: {type: latest, filter: s/#}",
+  "log: {type: append, filter: l/#}",
+].join("\n");
+
+Deno.test("02b 3.1 each step of a job and each deletion is a line at debug, a dead letter one at warn", async () => {
+  await using ops = await OperationsHouse.open({ channels: JOBS });
+  const { house } = ops;
+  using writer = await house.client({ clientId: "writer" });
+  using worker = await house.client({ clientId: "worker" });
+  await subscribed(worker, "$saguin/queue/jobs");
+  const steps = () =>
+    house.log.lines.filter(({ fields }) => fields.queue === "jobs" || fields.channel === "state")
+      .map(({ level, msg, fields }) =>
+        `${level} ${msg} ${fields.attempt ?? fields.attempts ?? ""} ${
+          fields.why ?? fields.reason ?? ""
+        }`.trim()
+      );
+  const offered = async () => {
+    await house.time.pass(200);
+    const offer = await worker.expect("publish");
+    await worker.puback(offer.packetId);
+    await until("the lease", () => steps().at(-1)?.includes("leased"));
+    return offer;
+  };
+  const answer = async (
+    { properties: { responseTopic, correlationData } }: Awaited<ReturnType<typeof offered>>,
+    payload: string,
+  ) => {
+    const properties = { correlationData };
+    await published(worker, responseTopic!, payload, { properties });
+    await house.settled();
+  };
+  const atInfo = () => house.log.lines.filter(({ level }) => level === "info").length;
+  const before = atInfo();
+  await published(writer, "q/1", "x");
+  await answer(await offered(), "ack");
+  await published(writer, "q/2", "x");
+  await answer(await offered(), "return");
+  await offered();
+  await house.time.pass(10_000);
+  await until("the dead letter", () => steps().at(-1)?.startsWith("warn"));
+  assert.deepEqual(steps(), [
+    "debug offered a job 1",
+    "debug leased a job 1",
+    "debug a job is done 1",
+    "debug offered a job 1",
+    "debug leased a job 1",
+    "debug a job came back 1 return",
+    "debug offered a job 2",
+    "debug leased a job 2",
+    "warn moved a job to its dead-letter channel 2 attempts_exhausted",
+  ]);
+  for (const payload of ["1", "2", "", ""]) await published(writer, "s/a", payload);
+  await published(writer, "l/a", "1");
+  assert.deepEqual(steps().slice(9), ["debug deleted a value"]);
+  assert.equal(atInfo(), before, "nothing is said once a record at info");
 });
 
 Deno.test("05 13 there is no $SYS: a filter is refused and counted, a publish refused and nothing more", async () => {

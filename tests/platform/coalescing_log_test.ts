@@ -68,6 +68,7 @@ Deno.test("other peers, reasons and messages have lines of their own", () => {
     [{ client: "", address: "10.0.0.1:5000" }],
     [{ listener: "ops", reason: "x" }],
     [{ user: "eve", why: "x" }],
+    [{ queue: "jobs", reason: "expired" }],
   ];
   for (const [fields, msg] of others) {
     refuse(1, fields, msg);

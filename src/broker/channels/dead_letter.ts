@@ -135,7 +135,7 @@ export class DeadLetterMoves {
     this.moved++;
     if (reason === "expired") this.expired++;
     this.into.recorded(record.offset, record.message);
-    this.context.log.debug("moved a job to its dead-letter channel", {
+    this.context.log.warn("moved a job to its dead-letter channel", {
       queue: this.store.channel,
       offset: job.offset,
       attempts: job.attempts,

@@ -57,6 +57,10 @@ export class LatestChannel {
    * once, in about the order of commits: one that comes after a newer change of its topic is let go.
    */
   recorded(offset: Offset, message: Message): void {
+    const { log } = this.context;
+    if (message.payload.byteLength === 0 && log.enabled("debug")) {
+      log.debug("deleted a value", { channel: this.name, topic: message.topic, offset });
+    }
     if (this.arrivals.report(offset, message.topic)) this.#changed(offset, message, offset);
   }
 

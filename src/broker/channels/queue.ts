@@ -169,7 +169,11 @@ export class QueueChannel implements WorkerEvents {
     while (!this.#stopped) {
       const offer = await this.store.offer(this.context.clock.monotonic());
       if (offer === undefined) return undefined;
-      if (!this.moves.isOverdue(offer.message)) return this.#hold(offer, worker, this.#newId());
+      if (!this.moves.isOverdue(offer.message)) {
+        const held = this.#hold(offer, worker, this.#newId());
+        this.#step("offered a job", held);
+        return held;
+      }
       if (!await this.moves.moveOffered(offer)) {
         await this.#putBack(offer, this.context.clock.monotonic() + RETRY_MS);
       }
@@ -278,7 +282,10 @@ export class QueueChannel implements WorkerEvents {
     const deliveryId = this.#newId();
     const held = this.#hold(offer, worker, deliveryId);
     this.#workers.put(worker, "busy");
-    if (worker.send(offer, deliveryId, bytes)) return true;
+    if (worker.send(offer, deliveryId, bytes)) {
+      this.#step("offered a job", held);
+      return true;
+    }
     this.#held.delete(deliveryId);
     held.timeout?.cancel();
     worker.held = undefined;
@@ -334,7 +341,7 @@ export class QueueChannel implements WorkerEvents {
     this.#startClock(held);
     this.#track(
       this.store.lease(held.offer, this.context.clock.wall(), held.until).then(
-        () => {},
+        () => this.#step("leased a job", held),
         (error) => this.#report("cannot count an attempt of a job", held.offer.offset, error),
       ),
     );
@@ -406,7 +413,9 @@ export class QueueChannel implements WorkerEvents {
   async #resolve(held: Held): Promise<void> {
     const { offset } = held.offer;
     try {
-      if (await this.store.resolve(held.offer)) this.statistics.acknowledged++;
+      if (!await this.store.resolve(held.offer)) return;
+      this.statistics.acknowledged++;
+      this.#step("a job is done", held);
     } catch (error) {
       this.#report("cannot resolve a job; it is offered again", offset, error);
       await this.#giveBack(held, "return");
@@ -429,6 +438,7 @@ export class QueueChannel implements WorkerEvents {
       // A connection that ends returns what it held (D14.19).
       if (loss === "timeout") this.statistics.redelivered++;
       else this.statistics.returned++;
+      this.#step("a job came back", held, loss);
       this.#armTick();
     }
   }
@@ -479,6 +489,14 @@ export class QueueChannel implements WorkerEvents {
       this.#work.delete(tracked);
     });
     this.#work.add(tracked);
+  }
+
+  /** One line a step of a job, for who asks for as much. */
+  #step(msg: string, { offer, worker }: Held, why?: Loss): void {
+    const { log } = this.context;
+    if (!log.enabled("debug")) return;
+    const { offset, attempt } = offer;
+    log.debug(msg, { queue: this.name, offset, attempt, worker: worker.holder, why });
   }
 
   #report(msg: string, offset: Offset | undefined, error: unknown): void {
