@@ -1,9 +1,14 @@
+import { waitingForRestart } from "../config/changes.ts";
 import type { Configuration } from "../config/configuration.ts";
 import { loadConfiguration } from "../config/load.ts";
+import type { Settings } from "../config/settings.ts";
 import { REAL_SURROUNDINGS } from "../config/walk.ts";
 import type { Door } from "../mqtt/doors/door.ts";
 import { errorText, type Log, type LogfmtLog } from "../platform/log.ts";
 import { EMPTY_FILE_PAGES, PAGE_SIZE } from "../storage/sqlite/schema.ts";
+
+/** Keys that one line names; how many there are stands beside them. */
+const MOST_KEYS = 5;
 
 /** What one part of the broker has read and not yet put into force. */
 export interface Change {
@@ -23,9 +28,15 @@ export type Prepare = (now: Configuration) => Change;
 
 /**
  * The reload of 02b section 17, all or nothing: everything is read first, and only when all of it is good
- * does any of it change. Never throws.
+ * does any of it change. What the file says now and only a restart takes over is named, `started` being
+ * what is in force. Never throws.
  */
-export function reload(file: string, parts: readonly Prepare[], log: Log): void {
+export function reload(
+  file: string,
+  started: Settings,
+  parts: readonly Prepare[],
+  log: Log,
+): void {
   const surroundings = {
     ...REAL_SURROUNDINGS,
     emptyDatabaseBytes: EMPTY_FILE_PAGES * PAGE_SIZE,
@@ -50,6 +61,13 @@ export function reload(file: string, parts: readonly Prepare[], log: Log): void 
   log.info("reloaded; addresses, channels, routes, limits and storage change with a restart only", {
     file,
   });
+  const waiting = waitingForRestart(started, loading.settings);
+  if (waiting.length > 0) {
+    log.warn("what the file says otherwise than at the start waits for a restart", {
+      keys: waiting.length,
+      first: waiting.slice(0, MOST_KEYS).join(","),
+    });
+  }
   for (const change of changes) change.report(log);
 }
 

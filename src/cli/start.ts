@@ -86,7 +86,7 @@ export async function startBroker(
     ...amqp === undefined ? [] : [() => amqp.reread()],
     reloadLogLevel(lines, configuration),
   ];
-  const stop = new StopSignal(log, () => reload(configuration.file, parts, log));
+  const stop = new StopSignal(log, () => reload(configuration.file, settings, parts, log));
   stop.listen();
   try {
     for (const door of doors) door.bind();

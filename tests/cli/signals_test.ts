@@ -181,8 +181,17 @@ Deno.test("02b 17 SIGHUP takes everything over, and with any one file bad nothin
   for (const name of ["loglevel", "/users", "/operators", "/acl", "broker.mqtt.listen.tcp[tls]"]) {
     assert.ok(named.includes(name), `${name} is named in ${named}`);
   }
+  const limited = first["saguin.yaml"].replace(
+    "  mqtt:\n",
+    "  limits: {max_keepalive: 9m}\n  mqtt:\n",
+  );
+  reloaded.write({ ...first, "saguin.yaml": limited });
+  await reloaded.reload(/msg="log level" from=info to=info/);
+  const waits = /level=WARN .* waits for a restart" keys=1 first=limits\.max_keepalive$/;
+  await broker.line(waits);
   reloaded.write(second);
   await reloaded.reload(/msg="log level" from=info to=error/);
+  assert.equal(broker.lines.filter((line) => waits.test(line)).length, 1);
   for (
     const said of [
       /msg="reloaded; addresses, channels, routes, limits and storage change with a restart only"/,
