@@ -113,7 +113,8 @@ class Siege implements AsyncDisposable {
   }
 
   /**
-   * Everybody who was refused so far is counted, under these reasons and no others. Once a siege: a
+   * Everybody who was refused so far is counted, under these reasons and no others. Where the machine has
+   * other work the deadline may come before the reason does, for half of them at most. Once a siege: a
    * second scrape within the minute would be answered with the first.
    */
   async assertRefused(expected: Readonly<Record<string, number | "some">>): Promise<number> {
@@ -123,10 +124,18 @@ class Siege implements AsyncDisposable {
     const counted = new Map(
       metrics.families.get(name)?.samples.map(({ labels, value }) => [labels.reason, value]),
     );
-    assert.deepEqual([...counted.keys()].toSorted(), Object.keys(expected).toSorted());
-    for (const [reason, count] of Object.entries(expected)) {
-      if (count !== "some") assert.equal(counted.get(reason), count, reason);
+    const shown = JSON.stringify([...counted]);
+    let late = expected[LATE] ?? 0;
+    for (const reason of new Set([...counted.keys(), ...Object.keys(expected)])) {
+      const count = counted.get(reason) ?? 0;
+      const wanted = expected[reason] ?? 0;
+      if (wanted === "some") assert.ok(count > 0, shown);
+      else if (reason !== LATE) {
+        assert.ok(count <= wanted && count >= wanted / 2, shown);
+        if (late !== "some") late += wanted - count;
+      }
     }
+    if (late !== "some") assert.equal(counted.get(LATE) ?? 0, late, shown);
     return metrics.sum(name);
   }
 
@@ -245,7 +254,9 @@ Deno.test("a TLS client may stop anywhere in its handshake", async () => {
     conn.close();
   });
   siege.assertBounded("200 handshakes that stop");
-  await siege.assertRefused({ [LATE]: 100 });
+  // Whoever left is no refusal, unless that was heard of after the deadline only.
+  const refused = await siege.assertRefused({ [LATE]: "some" });
+  assert.ok(refused >= 100 && refused < 200, `${refused} were refused`);
 });
 
 Deno.test("WebSocket fragments without end, of a byte or of none, are not collected", async () => {
