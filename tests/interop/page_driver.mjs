@@ -42,7 +42,7 @@ const commands = {
   texts: ({ selector }) => page.locator(selector).allInnerTexts(),
   async until({ selector, pattern }) {
     const matching = page.locator(selector).filter({ hasText: new RegExp(pattern) }).first();
-    await matching.waitFor({ timeout: 20_000 });
+    await matching.waitFor({ timeout: 60_000 });
     return await matching.innerText();
   },
   click: ({ selector }) => page.locator(selector).first().click(),

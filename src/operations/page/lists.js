@@ -139,6 +139,8 @@ function state(kind, text) {
 async function refresh() {
   try {
     const overview = await read("overview");
+    // Asked before the pause began: what stands there stays.
+    if (paused) return;
     board.overview = overview;
     rates.begin(overview.broker.taken_at_ms);
     for (const row of overview.channels) row.rate = rates.of(`into ${row.channel}`, row.published);
@@ -153,10 +155,10 @@ async function refresh() {
     showChannels(overview);
     showAmqp(overview);
     showProviders(overview);
-    state("live", "live");
+    if (!paused) state("live", "live");
   } catch (error) {
     const why = error instanceof NotServed ? error.message : "the broker does not answer";
-    state("down", why);
+    if (!paused) state("down", why);
   }
 }
 
