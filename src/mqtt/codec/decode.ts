@@ -157,6 +157,10 @@ export function readDeclaredLevel(
   return at + name.length < end ? bytes[at + name.length] : undefined;
 }
 
+/** What a bridge of mosquitto declares first, unless it is told not to; refused, it comes back with 4. */
+const BRIDGE_OF_3_1_1 = 0x84;
+const BRIDGE_ADVICE = "; a bridge comes back with 4, at once if it says try_private false";
+
 /** Sets `reader.level`, or fails in the vocabulary of the level that was declared. */
 function readLevel(reader: Reader): 4 | 5 {
   const { bytes, at } = reader;
@@ -168,7 +172,8 @@ function readLevel(reader: Reader): 4 | 5 {
     if (old) reader.level = 3;
     reader.fail(
       Reason.UnsupportedProtocolVersion,
-      `protocol level ${level} is not served; MQTT 3.1.1 (4) and MQTT 5 (5) are`,
+      `protocol level ${level} is not served; MQTT 3.1.1 (4) and MQTT 5 (5) are` +
+        (level === BRIDGE_OF_3_1_1 ? BRIDGE_ADVICE : ""),
       ReturnCode.UnacceptableProtocolVersion,
     );
   }

@@ -175,6 +175,9 @@ Deno.test("[MQTT-3.1.2-2] MQTT 3.1 and older levels are refused with return code
   assert.deepEqual(fault.answer, { packet: "connack", level: 4, code: 1 });
   const newer = packet(0x10, text("MQIsdp"), [5, 2], two(0), text("c"));
   assert.deepEqual(faultInConnect(newer).answer, { packet: "connack", level: 4, code: 1 });
+  const advised = /is not served.*; a bridge comes back with 4/;
+  assert.match(faultInConnect(rawConnect(0x84, 2, text("c"))).reason, advised);
+  assert.doesNotMatch(faultInConnect(rawConnect(3, 2, text("c"))).reason, advised);
   for (const level of [0, 1, 2, 3, 0x83, 0x84]) {
     assert.deepEqual(faultInConnect(rawConnect(level, 2, text("c"))).answer, {
       packet: "connack",
