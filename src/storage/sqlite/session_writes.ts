@@ -57,7 +57,7 @@ export class SessionWrites {
   #packetIsTaken: StatementSync;
   #deliveryIsThere: StatementSync;
   #cursorExpiry: StatementSync;
-  #otherMember: StatementSync;
+  #heldByOthers: StatementSync;
   #groupIsThere: StatementSync;
   #insertGroup: StatementSync;
   #updateGroup: StatementSync;
@@ -109,9 +109,12 @@ export class SessionWrites {
       "SELECT 1 FROM session_inflight WHERE client = ? AND packet = ? AND offset = ?",
     );
     this.#cursorExpiry = prepare("SELECT expiry FROM sessions WHERE client = ?");
-    this.#otherMember = prepare(
-      "SELECT 1 FROM sessions, json_each(subscriptions) AS subscription WHERE client <> ? " +
-        "AND expiry > 0 AND subscription.value ->> 'filter' = ? LIMIT 1",
+    // Read once for all groups of a session: there may be thousands of either.
+    this.#heldByOthers = prepare(
+      "SELECT DISTINCT subscription.value ->> 'filter' AS filter " +
+        "FROM sessions, json_each(subscriptions) AS subscription WHERE client <> ? " +
+        "AND expiry > 0 AND instr(subscriptions, '$share/') > 0 " +
+        "AND subscription.value ->> 'filter' IN (SELECT value FROM json_each(?))",
     );
     this.#groupIsThere = prepare("SELECT 1 FROM share_groups WHERE name = ?");
     this.#insertGroup = prepare("INSERT INTO share_groups (name, cursor) VALUES (?, ?)");
@@ -169,10 +172,11 @@ export class SessionWrites {
   /** Ends the groups whose last durable member a session was. */
   #endLastMemberships(clientId: string, subscriptions: string): void {
     if (!subscriptions.includes("$share/")) return;
-    for (const { filter } of JSON.parse(subscriptions) as StoredSubscription[]) {
-      if (!filter.startsWith("$share/")) continue;
-      if (this.#otherMember.get(clientId, filter) === undefined) this.#endGroup(filter);
-    }
+    const groups = (JSON.parse(subscriptions) as StoredSubscription[])
+      .map(({ filter }) => filter).filter((filter) => filter.startsWith("$share/"));
+    const others = this.#heldByOthers.all(clientId, JSON.stringify(groups));
+    const kept = new Set(others.map(({ filter }) => filter as string));
+    for (const group of groups) if (!kept.has(group)) this.#endGroup(group);
   }
 
   #save({ record, found, end }: Extract<SessionWrite, { op: "saveSession" }>): void {

@@ -235,3 +235,32 @@ Deno.test("S98 in-flight rows without a broadcast log are refused by name", () =
       );
     });
   }));
+
+Deno.test("D6.5 what others hold is read once for a session that is replaced, whatever it shares", () =>
+  inTempDir((file) =>
+    withProvider(file, SPECS, async ({ provider }) => {
+      const sessions = provider.sessions();
+      const [plain] = large(1).subscriptions;
+      const holding = (count: number, prefix: string) => ({
+        subscriptions: Array.from({ length: count }, (_, i) => ({
+          ...plain,
+          filter: `${prefix}${i}`,
+        })),
+      });
+      await Promise.all(Array.from({ length: 100 }, (_, i) =>
+        sessions.begin(session(`other ${i}`, holding(100, "$share/theirs/")), 1, "answering")));
+      const replaced = async (groups: number) => {
+        let least = Infinity;
+        for (let round = 0; round < 3; round++) {
+          await sessions.begin(session("a", holding(groups, "$share/mine/")), 1, "answering");
+          const before = performance.now();
+          await sessions.begin(session("a"), 1, "answering");
+          least = Math.min(least, performance.now() - before);
+        }
+        return least;
+      };
+      const one = await replaced(1);
+      const many = await replaced(500);
+      assert.ok(many < 100 * one, `500 groups take ${many} ms, one takes ${one} ms`);
+    })
+  ));
