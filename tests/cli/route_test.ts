@@ -38,6 +38,8 @@ Deno.test("02a 1.1 --route answers for every topic of the worked example", async
     ["plant/tank/t3/level/raw", null, "broadcast", null],
     ["plant/tank/t3/temp", null, "broadcast", null],
     ["plant/pump/p9", null, "broadcast", null],
+    // A channel with a filter claims nothing by its name.
+    ["welds/x", null, "broadcast", null],
     ["shop/s1/weld/__dlq", "welds__dlq", "append", "shop/+/weld/__dlq"],
   ];
   for (const [subject, channel, type, why] of expected) {

@@ -475,6 +475,25 @@ Deno.test("02b 8.2 D17.11 features that roles deny", async () => {
   await twice.expectClose(0x9b);
   await guarded.refused(0x87, "dev", { will: { topic: "a", payload: "" } });
   await guarded.refused(0x05, "dev", { level: 4, will: { topic: "a", payload: "" } });
+  // QoS 0 has nothing to be refused with, and ends the connection all the same.
+  const flagged: [level: 4 | 5, qos: 0 | 1 | 2, retain: boolean, code?: number][] = [
+    [5, 1, true, 0x9a],
+    [4, 0, true],
+    [4, 1, true],
+    [4, 2, false],
+  ];
+  for (const [level, qos, retain, code] of flagged) {
+    const client = await guarded.client("dev", { level });
+    const packetId = qos === 0 ? undefined : 1;
+    await client.publish({ topic: "free", payload: "x", qos, packetId, retain });
+    await client.expectClose(code);
+  }
+  const old = await guarded.client("dev", { level: 4 });
+  await old.subscribe({
+    subscriptions: [{ filter: "log/#", qos: 2 }, { filter: "$share/g/a", qos: 1 }],
+  });
+  await old.expectSuback(1, [1, 0x80]);
+  old.close();
   // A wrong password is told as one, whatever the roles would deny.
   await guarded.refused(0x86, "dev", { password: "no", will: { topic: "a", payload: "" } });
 });
@@ -486,6 +505,8 @@ Deno.test("02b 8.2 D19.4 a Will that is retained or of QoS 2 where those are den
   });
   await guarded.refused(0x9a, "dev", { will: { topic: "a", payload: "", retain: true } });
   await guarded.refused(0x9b, "dev", { will: { topic: "a", payload: "", qos: 2 } });
+  await guarded.refused(0x05, "dev", { level: 4, will: { topic: "a", payload: "", retain: true } });
+  await guarded.refused(0x05, "dev", { level: 4, will: { topic: "a", payload: "", qos: 2 } });
   using _kept = await guarded.client("dev", {
     will: { topic: "state/a", payload: "", retain: true },
   });

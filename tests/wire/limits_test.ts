@@ -273,3 +273,44 @@ overBoth("large publishes sent without waiting are bounded and served, their ans
   for (let id = 1; id <= 6; id++) await client.expectPuback(id);
   await sending;
 });
+
+overBoth("02a 13.6 13.7 lowered limits take nothing from a session that comes back", {
+  limits: "max_subscriptions: 3\nmax_topic_levels: 3",
+  snapshots: true,
+}, async (house) => {
+  const { client } = await durable(house, "kept");
+  for (const filter of ["a", "b", "c/d/#"]) await subscribed(client, filter, 1);
+  client.close();
+  await house.away("kept");
+  house.change({ limits: "max_subscriptions: 1\nmax_topic_levels: 2" });
+  await house.restart();
+  const { client: back, present } = await durable(house, "kept");
+  assert.equal(present, true);
+  using writer = await house.client({ clientId: "writer" });
+  for (const topic of ["a", "b", "c/d"]) {
+    await published(writer, topic, "x");
+    await taken(back, topic, "x");
+  }
+  await subscribed(back, "a", 1);
+  await back.subscribe({ subscriptions: [{ filter: "e" }, { filter: "c/d/#" }] });
+  await back.expectSuback(1, [0x97, 0x8f]);
+  back.close();
+});
+
+overBoth("02a 9 a dead letter may be a level deeper than max_topic_levels", {
+  channels: "jobs: {type: queue, filter: d/e/+, retry: {max_attempts: 1}}",
+  limits: "max_topic_levels: 3",
+}, async (house) => {
+  using writer = await house.client({ clientId: "writer" });
+  await published(writer, "d/e/x", "work");
+  using worker = await house.client({ clientId: "worker" });
+  await subscribed(worker, "$saguin/queue/jobs");
+  await house.time.pass(200);
+  const { properties: { responseTopic, correlationData } } = await taken(worker);
+  await published(worker, responseTopic!, "return", { properties: { correlationData } });
+  using reader = await house.client({ clientId: "reader" });
+  await reader.subscribe({ subscriptions: [{ filter: "d/e/x/__dlq" }] });
+  await reader.expectSuback(1, [0x8f]);
+  await subscribed(reader, "d/#", 1);
+  await taken(reader, "d/e/x/__dlq", "work");
+});
