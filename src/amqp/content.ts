@@ -1,5 +1,5 @@
 import type { AmqpMessage } from "./message.ts";
-import { type Refusal, refuse, Reply } from "./reply.ts";
+import { NO_DIRECT_REPLY, type Refusal, refuse, Reply } from "./reply.ts";
 import { WireFault } from "./wire/fault.ts";
 import type { MethodOf } from "./wire/methods.ts";
 import { type PropertyNotes, readProperties } from "./wire/properties.ts";
@@ -88,13 +88,7 @@ export class IncomingContent {
         "the expiration property is not supported; messages do not expire",
       );
     }
-    if (notes.directReply) {
-      return refuse(
-        Reply.NotImplemented,
-        "direct reply-to is not supported; declare an exclusive queue and reply to that",
-      );
-    }
-    return undefined;
+    return notes.directReply ? NO_DIRECT_REPLY : undefined;
   }
 
   /** A body frame's payload. @throws WireFault */

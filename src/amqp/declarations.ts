@@ -8,8 +8,9 @@ import {
   tableIdentity,
 } from "./exchanges/exchange.ts";
 import type { AmqpQueue } from "./queues/queue.ts";
-import { isRefusal, type Refusal, refuse, Reply } from "./reply.ts";
+import { isRefusal, NO_DIRECT_REPLY, type Refusal, refuse, Reply } from "./reply.ts";
 import type { MethodOf } from "./wire/methods.ts";
+import { DIRECT_REPLY } from "./wire/properties.ts";
 import { canonicalTable, encodeTable, type FieldTable, fieldText } from "./wire/table.ts";
 
 /** Random bytes of a name we make: 32 characters of base64url (A34). */
@@ -398,6 +399,7 @@ function channelQueue(name: string, what: string): Refusal {
 }
 
 function noQueue(host: VirtualHost, name: string): Refusal {
+  if (name === DIRECT_REPLY) return NO_DIRECT_REPLY;
   return refuse(Reply.NotFound, `no queue '${name}' in vhost '${host.name}'`);
 }
 

@@ -62,6 +62,12 @@ export function refuse(code: ReplyCode, detail: string): Refusal {
   return { code, detail };
 }
 
+/** RabbitMQ's pseudo queue, which a client consumes from before it names it in reply-to. */
+export const NO_DIRECT_REPLY = refuse(
+  Reply.NotImplemented,
+  "direct reply-to is not supported; declare an exclusive queue and reply to that",
+);
+
 export function isRefusal(outcome: unknown): outcome is Refusal {
   return typeof outcome === "object" && outcome !== null && "code" in outcome &&
     "detail" in outcome;

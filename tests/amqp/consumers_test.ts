@@ -371,6 +371,7 @@ Deno.test("A22 what this broker lacks closes its channel and no other", async ()
     [amqp.publish(1, "", "q", "m", { immediate: true }), /immediate/],
     [ttl, /expiration/],
     [direct, /direct reply-to/],
+    [amqp.consume(1, "amq.rabbitmq.reply-to"), /direct reply-to/],
     [amqp.qos(1, 1, false, 1_000), /prefetch-size/],
     [amqp.flow(1, false), /channel\.flow/],
     [amqp.method(1, 90, 10), /transactions/],

@@ -35,7 +35,7 @@ const EXPIRATION = 7;
 
 const PERSISTENT = 2;
 /** RabbitMQ's pseudo queue of direct reply-to. */
-const DIRECT_REPLY = "amq.rabbitmq.reply-to";
+export const DIRECT_REPLY = "amq.rabbitmq.reply-to";
 
 /** The most frequent notes, made once. */
 const TRANSIENT: PropertyNotes = { persistent: false, expiration: false, directReply: false };
