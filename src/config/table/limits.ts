@@ -27,7 +27,8 @@ export const LIMIT_KEYS: readonly Key[] = [
     path: "broker.limits.max_message_size",
     kind: size("1", LARGEST_PACKET),
     default: "1MiB",
-    doc: "Largest MQTT packet that is read, announced as Maximum Packet Size; largest AMQP message.",
+    doc:
+      "Largest MQTT packet that is read, announced as Maximum Packet Size; largest AMQP message.",
   },
   {
     path: "broker.limits.max_topic_length",
