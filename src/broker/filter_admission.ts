@@ -76,7 +76,8 @@ export class FilterAdmission {
     inside: boolean,
   ): Refusal | { readonly qos: QoS } {
     const { filter } = asked;
-    if (levels(filter) > this.limits.maxTopicLevels) {
+    const own = filter.startsWith("$saguin/");
+    if (!own && levels(filter) > this.limits.maxTopicLevels) {
       return invalid(
         `the filter has more levels than limits.max_topic_levels (${this.limits.maxTopicLevels})`,
       );
@@ -89,7 +90,7 @@ export class FilterAdmission {
     if (!inside && (filter.startsWith(QUEUE_FORM) || filter === "$saguin/queue")) {
       return this.#queueForm(session, asked, partitions);
     }
-    if (filter === "$saguin" || filter.startsWith("$saguin/")) {
+    if (own || filter === "$saguin") {
       if (!inside && SEEK_REPLY.test(filter)) return { qos: asked.qos };
       return notAllowed("nothing is delivered under that topic of $saguin/");
     }

@@ -115,7 +115,8 @@ export class Routes {
         reason: `the topic is longer than limits.max_topic_length (${this.limits.maxTopicLength})`,
       };
     }
-    if (levels(topic) > this.limits.maxTopicLevels) {
+    // The broker's own topics have the levels they have: a queue whose answers are refused is none.
+    if (!topic.startsWith(RESERVED) && levels(topic) > this.limits.maxTopicLevels) {
       return {
         code: Reason.TopicNameInvalid,
         reason:
