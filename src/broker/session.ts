@@ -173,6 +173,11 @@ export class Session {
     return this.#filters.partitioned;
   }
 
+  /** The slices that they declare, over all of them. */
+  get slices(): number {
+    return this.#filters.slices;
+  }
+
   /** Moves with every change of `subscriptions`: a read begun before it is read again (S19). */
   get filterVersion(): number {
     return this.#filters.version;

@@ -40,6 +40,8 @@ export class SessionFilters {
   readonly subscriptions = new Map<string, StoredSubscription>();
   /** Those of them with a declared slice. */
   partitioned = 0;
+  /** The slices that they declare, over all of them. */
+  slices = 0;
   /** Moves with every change: a read begun before it is read again (S19). */
   version = 0;
   /** Made when there is something to keep: many sessions only publish. */
@@ -55,7 +57,10 @@ export class SessionFilters {
   add(subscription: StoredSubscription, several: boolean): void {
     const { filter } = subscription;
     this.#forgetSlice(filter);
-    if (subscription.partitions !== undefined) this.partitioned++;
+    if (subscription.partitions !== undefined) {
+      this.partitioned++;
+      this.slices += subscription.partitions.indices.length;
+    }
     this.subscriptions.set(filter, subscription);
     if (several) (this.#several ??= new Set()).add(filter);
     this.#tree?.add(filter, filter, filter);
@@ -79,7 +84,10 @@ export class SessionFilters {
   }
 
   #forgetSlice(filter: string): void {
-    if (this.subscriptions.get(filter)?.partitions !== undefined) this.partitioned--;
+    const partitions = this.subscriptions.get(filter)?.partitions;
+    if (partitions === undefined) return;
+    this.partitioned--;
+    this.slices -= partitions.indices.length;
   }
 
   /** What was granted is no longer to be relied on. */

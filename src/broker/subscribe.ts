@@ -43,6 +43,16 @@ const NO_GRANT: Refusal = {
   reason: "no grant to read everything that the filter matches",
 };
 
+/**
+ * Slices that the filters of one session may declare together: ten for each of the most filters there are
+ * by default. They are kept with every filter, so one packet could declare millions.
+ */
+const MOST_SLICES = 100_000;
+const TOO_MANY_SLICES: Refusal = {
+  code: Reason.QuotaExceeded,
+  reason: `more slices than the ${MOST_SLICES} that the filters of a session may declare together`,
+};
+
 interface Grantable {
   readonly code: ReasonCode;
   readonly subscription: StoredSubscription;
@@ -164,6 +174,8 @@ export class Subscriptions {
     if ("code" in declared) return request.filters.map(() => declared);
     // What the packet adds; a client may hold very many, so they are not copied.
     const added = new Set<string>();
+    const declares = declared.partitions?.indices.length ?? 0;
+    let { slices } = session;
     return request.filters.map((asked) => {
       const decided = this.#admission.filter(session, asked, declared.partitions);
       if ("reason" in decided) return decided;
@@ -175,6 +187,11 @@ export class Subscriptions {
       if (fresh && held >= this.context.limits.maxSubscriptions) {
         return this.#tooMany;
       }
+      const replaced = session.subscriptions.get(asked.filter)?.partitions?.indices.length ?? 0;
+      if (declares > replaced && slices + declares - replaced > MOST_SLICES) {
+        return TOO_MANY_SLICES;
+      }
+      slices += declares - replaced;
       if (fresh) added.add(asked.filter);
       const subscription: StoredSubscription = {
         filter: asked.filter,

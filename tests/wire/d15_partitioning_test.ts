@@ -203,6 +203,38 @@ rules("03 section 15: declared slices", { channels: CHANNELS }, {
 });
 
 overBoth(
+  "02a 6 D15.1 the slices of a session's filters have a bound: past it a filter is refused alone",
+  {},
+  async (house) => {
+    const { client } = await durable(house, "a");
+    const declare = async (filters: readonly string[], slices: number) => {
+      await client.subscribe({
+        subscriptions: filters.map((filter) => ({ filter, qos: 1 })),
+        properties: {
+          userProperties: Array.from(
+            { length: slices },
+            (_, i): Pair => ["saguin-filter", `topic_hash(10000,${i})`],
+          ),
+        },
+      });
+      const { reasonCodes } = await client.expect("suback");
+      return reasonCodes.map((code) => code.toString(16)).join(" ");
+    };
+    const filters = Array.from({ length: 13 }, (_, i) => `f/${i}`);
+    assert.equal(await declare(filters, 8_000), "1 1 1 1 1 1 1 1 1 1 1 1 97");
+    assert.equal(await declare(["f/12"], 4_000), "1");
+    assert.equal(await declare(["f/13"], 1), "97");
+    assert.equal(await declare(["f/12", "f/13"], 2_000), "1 1");
+    await subscribed(client, "f/0");
+    assert.equal(await declare(["f/14"], 8_000), "1", "f/0 declares nothing any more");
+    await client.unsubscribe({ filters: ["f/14"] });
+    await client.expectUnsuback(1);
+    assert.equal(await declare(["f/15"], 8_000), "1");
+    client.close();
+  },
+);
+
+overBoth(
   "D15.7 a declaration lasts with its session, over resumption and restart; a discarded session loses it",
   {
     channels: CHANNELS,
