@@ -47,6 +47,9 @@ const ConnectFlag = {
   UserName: 0x80,
 } as const;
 
+/** A record of TLS begins with it, and no CONNECT does: whoever is at the wrong port is to know. */
+const TLS_HANDSHAKE = 0x16;
+
 /**
  * Judges the first byte of a packet (2.1.2, 2.1.3), before anything of it is kept.
  * `level` is undefined until the CONNECT was read.
@@ -56,6 +59,9 @@ export function checkFirstByte(reader: Reader, first: number, level: number | un
   const flags = first & 0x0f;
   if (level === undefined && type !== PacketType.Connect) {
     reader.fail(Reason.ProtocolError, "the first packet is not a CONNECT");
+  }
+  if (level === undefined && first === TLS_HANDSHAKE) {
+    reader.fail(Reason.MalformedPacket, "a TLS handshake came to a door without tls");
   }
   switch (type) {
     case PacketType.Publish:

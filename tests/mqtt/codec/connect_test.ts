@@ -167,6 +167,12 @@ Deno.test("[MQTT-3.1.2-1] an unknown protocol name is closed bare", () => {
   }
 });
 
+Deno.test("2.1.3 a TLS handshake at a door without tls is malformed, and called what it is", () => {
+  const { code, reason, answer } = faultInConnect(Uint8Array.of(0x16, 3, 1, 2, 0, 1));
+  assert.deepEqual([code, answer], [0x81, undefined]);
+  assert.equal(reason, "a TLS handshake came to a door without tls");
+});
+
 Deno.test("[MQTT-3.1.2-2] MQTT 3.1 and older levels are refused with return code 1", () => {
   const old = packet(0x10, text("MQIsdp"), [3, 2], two(0), text("c"));
   const fault = faultInConnect(old);
