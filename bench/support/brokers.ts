@@ -11,7 +11,7 @@ import { freePort } from "../../tests/support/ports.ts";
 import { until } from "../../tests/support/wait.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
-const START_MS = 15_000;
+const START_MS = 60_000;
 
 /** A broker that runs and can be loaded. */
 export interface Running extends AsyncDisposable {

@@ -20,7 +20,7 @@ const PUBLISH = 3;
 const PUBACK = 4;
 const SUBACK = 9;
 /** No delivery for so long is a message that was dropped. */
-const STALLED_MS = 10_000;
+const STALLED_MS = 30_000;
 
 const { values } = parseArgs({
   options: {

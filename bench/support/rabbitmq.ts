@@ -3,7 +3,7 @@ import { freePort } from "../../tests/support/ports.ts";
 import { until } from "../../tests/support/wait.ts";
 
 const SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server";
-const START_MS = 60_000;
+const START_MS = 120_000;
 
 function installed(): boolean {
   try {
