@@ -2,6 +2,7 @@
 import { setImmediate } from "node:timers";
 import { LatestChannel, type LatestPolicy } from "../../src/broker/channels/latest.ts";
 import type { Delivery } from "../../src/broker/link.ts";
+import { pumpTurns } from "../../src/broker/pump_turns.ts";
 import { Session } from "../../src/broker/session.ts";
 import type { LatestStore, Scan } from "../../src/storage/contract.ts";
 import type { Message, Offset, QoS, StoredRecord } from "../../src/storage/record.ts";
@@ -174,7 +175,7 @@ export async function acknowledgeAll(
   heard: (entry: WindowEntry) => void = () => {},
 ): Promise<void> {
   for (;;) {
-    await turn();
+    do await turn(); while (pumpTurns.due);
     const entries = [...session.window.entries()];
     if (entries.length === 0) return;
     for (const entry of entries) {
