@@ -309,22 +309,22 @@ export class ExactlyOnce {
         await storeApart(each);
         written.push(each);
       }
-      const released = place.store.releaseHold(session.clientId, packetId, together);
+      const { clientId } = session;
+      const released = place.store.releaseHold(clientId, packetId, together, (record) => {
+        for (const each of copies) each.accepted();
+        const { offset, message } = record;
+        if (place.channel === undefined) this.publisher.releasedBroadcast(offset, message);
+        else this.publisher.releasedRecord(place.channel, offset, message);
+      });
       handedOver();
       record = await released;
     } catch (error) {
       for (const each of copies) each.refused(written.includes(each));
       throw error;
     }
-    if (record === undefined) {
-      for (const each of copies) each.refused(written.includes(each));
-      return Reason.PacketIdentifierNotFound;
-    }
-    const { offset, message } = record;
-    for (const each of copies) each.accepted();
-    if (place.channel === undefined) this.publisher.releasedBroadcast(offset, message);
-    else this.publisher.releasedRecord(place.channel, offset, message);
-    return Reason.Success;
+    if (record !== undefined) return Reason.Success;
+    for (const each of copies) each.refused(written.includes(each));
+    return Reason.PacketIdentifierNotFound;
   }
 
   /** The copies that appear with the release, once (07 P5). */

@@ -32,7 +32,10 @@ export class OwedList {
     return this.#items[this.#head];
   }
 
+  /** What is reported after something stored later is due before that. */
   push(owed: Owed): void {
+    const last = this.#items[this.#items.length - 1];
+    if (this.length > 0 && last.offset > owed.offset) return this.insert(owed);
     this.#items.push(owed);
     this.#bytes += charged(owed);
   }

@@ -307,17 +307,18 @@ export class Publisher {
     const holding = shares.matching(message.topic).filter((group) => group.holds(message));
     if (holding.length === 0) return;
     const row = copyRow(log, message);
-    const failure = await this.#write(row, log.store);
+    const failure = await this.#write(row, log.store, (failure) => {
+      if (failure === undefined) log.recorded(row.offset, row.message, holding);
+      else if (failure.kind === "full") log.noRoom(holding);
+    });
     if (failure?.kind === "failed") throw failure;
-    if (failure === undefined) log.recorded(row.offset, row.message, holding);
-    else log.noRoom(holding);
   }
 
   /** Stores a retained value on its own. @throws StorageFailure */
   async retain(message: Message): Promise<void> {
     const { retained } = this.destinations;
     const row: PublishRow = { kind: "retain", store: retained, message, offset: 0 };
-    const failure = await this.#write(row, retained);
+    const failure = await this.#write(row, retained, () => {});
     if (failure !== undefined) throw failure;
   }
 
@@ -333,15 +334,20 @@ export class Publisher {
     if (!provider.accepting) this.saturated = provider;
   }
 
+  /** `told` hears of it in the turn of the store's answer, in the order of storage. */
   #write(
     row: PublishRow & { readonly message: Message },
     store: { readonly channel: string },
+    told: (failure: StorageFailure | undefined) => void,
   ): Promise<StorageFailure | undefined> {
     return new Promise((resolve) => {
       this.destinations.providerOf(store).submit({
         rows: [row],
         bytes: recordSize(row.message),
-        settled: resolve,
+        settled: (failure) => {
+          told(failure);
+          resolve(failure);
+        },
       });
     });
   }

@@ -4,8 +4,8 @@ import type { Offset } from "../storage/record.ts";
 const EARLY_REPORTS = 4_096;
 
 /**
- * Up to where a sequence was reported without a gap. Storage and report may differ in order by a few
- * turns: a release is reported when its promise is served, a publish in the turn of its commit.
+ * Up to where a sequence was reported without a gap. Storage and report may differ in order: a publish of
+ * which several providers keep something is reported when the last of them has stored its part.
  */
 export class Watermark {
   #next: Offset;

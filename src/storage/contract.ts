@@ -134,13 +134,16 @@ export interface HoldStore {
   /**
    * Ends a held exchange by writing its record at the next offset, one relief transaction (S104).
    * Undefined when nothing is held under that identifier any more. `copies`: rows of the same provider
-   * that are written in the same transaction.
+   * that are written in the same transaction. `stored` hears of the record in the turn of the answer,
+   * before anybody hears of what was stored after it, and does not throw: whoever is told by the promise
+   * alone may be told of a later record first.
    * @throws StorageFailure; the hold is then still there
    */
   releaseHold(
     clientId: string,
     packetId: number,
     copies?: readonly ExtensionRow[],
+    stored?: (record: StoredRecord) => void,
   ): Promise<StoredRecord | undefined>;
   /** Drops a hold. False when there was none: the other side of the race won (D5.8). */
   abandonHold(clientId: string, packetId: number, urgency: Urgency): Promise<boolean>;

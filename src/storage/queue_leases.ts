@@ -167,8 +167,10 @@ export class QueueLeases<Rows extends JobRows = JobRows> implements QueueStore {
   held(clientId: string, packetId: number): Promise<Message | undefined> {
     return this.rows.held(clientId, packetId);
   }
-  releaseHold(clientId: string, packetId: number): Promise<StoredRecord | undefined> {
-    return this.rows.releaseHold(clientId, packetId);
+  releaseHold(
+    ...asked: Parameters<QueueStore["releaseHold"]>
+  ): Promise<StoredRecord | undefined> {
+    return this.rows.releaseHold(...asked);
   }
   abandonHold(clientId: string, packetId: number, urgency: Urgency): Promise<boolean> {
     return this.rows.abandonHold(clientId, packetId, urgency);

@@ -12,6 +12,7 @@ import {
   sharedFilter,
 } from "./facts.ts";
 import { settle } from "./reading.ts";
+import { EXPIRY_SLACK_MS } from "./world.ts";
 
 export class Casting {
   constructor(private readonly slackMs: number) {}
@@ -70,7 +71,7 @@ export class Casting {
 
   // ----------------------------------------------------------------------------------- groups
 
-  shared(facts: Facts, session: SessionFacts, filter: string, mark: string): void {
+  shared(facts: Facts, session: SessionFacts, filter: string, mark: string, now: number): void {
     const group = this.#group(facts, filter);
     const before = group.given.get(mark);
     const what = `${mark} of ${filter}`;
@@ -82,7 +83,8 @@ export class Casting {
           `${what} is given to ${session.client} after ${client} acknowledged it`,
         );
       }
-      if (client !== session.client && !free) {
+      const holder = facts.sessions.get(client);
+      if (client !== session.client && !free && !(holder !== undefined && mayBeOver(holder, now))) {
         throw new Broken("D9.1", `${what} is given to ${session.client} while ${client} has it`);
       }
     }
@@ -241,4 +243,9 @@ function holds(session: SessionFacts, publish: Publish): boolean {
     if (matches(filter, publish.topic)) return true;
   }
   return false;
+}
+
+/** It is away, and its expiry may have passed: nobody hears of that before its client is back. */
+function mayBeOver({ connection, awayAt, expiryAtLeast }: SessionFacts, now: number): boolean {
+  return connection === undefined && now - awayAt > expiryAtLeast * 1_000 - EXPIRY_SLACK_MS;
 }

@@ -117,7 +117,9 @@ export class Hearing {
         } else if (qos > 0) session.blank = true;
         break;
       case "shared":
-        if (shared !== undefined) model.casting.shared(model.facts, session, shared, mark);
+        if (shared !== undefined) {
+          model.casting.shared(model.facts, session, shared, mark, this.now());
+        }
         break;
       case "offer":
         this.#offered(peer, session, packet, { queue: channel, offset, mark, deliveryId });

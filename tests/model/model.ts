@@ -35,10 +35,7 @@ import {
 import { channelsOf, Reading } from "./reading.ts";
 import { Records } from "./records.ts";
 import { MEET_MS, Working } from "./working.ts";
-import { MAX_EXPIRY } from "./world.ts";
-
-/** Whole seconds are stored: an expiry is exact to this. */
-const EXPIRY_SLACK_MS = 1_500;
+import { EXPIRY_SLACK_MS, MAX_EXPIRY } from "./world.ts";
 
 /** What a CONNECT asks for, as far as a session keeps it. */
 export interface Asked {

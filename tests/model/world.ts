@@ -72,5 +72,8 @@ export const QUEUE_RULES: Readonly<
   slow: { visibilityMs: 3_000, maxAttempts: 3, backoffBaseMs: 2_000 },
 };
 
+/** Whole seconds are stored: an expiry is exact to this. */
+export const EXPIRY_SLACK_MS = 1_500;
+
 /** What a session is granted at most, in seconds. */
 export const MAX_EXPIRY = 3_600;

@@ -4,10 +4,9 @@ import type { Offset } from "../../storage/record.ts";
 const EARLY_CHANGES = 4_096;
 
 /**
- * Which changes of a `latest` channel the broker was told of. Storage and report may differ in order
- * (D13.12): the release of a held publish is reported a few turns after its commit, a publish in the
- * turn of it. Only while such a gap is open does anything have to be remembered, so the usual report
- * costs one comparison, and no view keeps a table of all topics.
+ * Which changes of a `latest` channel the broker was told of. No value is sent after a newer one of its
+ * topic whatever the order of the reports (D13.12). Only while one is missing does anything have to be
+ * remembered, so the usual report costs one comparison, and no view keeps a table of all topics.
  */
 export class Arrivals {
   /** Every offset below was reported. */

@@ -1,4 +1,10 @@
-import { type Hold, type RecordStore, StorageFailure, type Urgency } from "../contract.ts";
+import {
+  type ExtensionRow,
+  type Hold,
+  type RecordStore,
+  StorageFailure,
+  type Urgency,
+} from "../contract.ts";
 import {
   type Message,
   type Offset,
@@ -59,7 +65,13 @@ export abstract class MemoryStore implements RecordStore {
     return Promise.resolve(this.#holds.get(holdKey(clientId, packetId))?.message);
   }
 
-  releaseHold(clientId: string, packetId: number): Promise<StoredRecord | undefined> {
+  /** No `copies`: rows that are no records are nothing a memory provider keeps. */
+  releaseHold(
+    clientId: string,
+    packetId: number,
+    _copies?: readonly ExtensionRow[],
+    stored?: (record: StoredRecord) => void,
+  ): Promise<StoredRecord | undefined> {
     const key = holdKey(clientId, packetId);
     const hold = this.#holds.get(key);
     if (hold === undefined) return Promise.resolve(undefined);
@@ -70,7 +82,9 @@ export abstract class MemoryStore implements RecordStore {
     this.#holds.delete(key);
     this.count.adjust(this.growth(message, bytes) - bytes);
     // A deletion with nothing to delete ends the exchange all the same, without an offset.
-    return Promise.resolve(this.put(message, bytes) ?? { offset: 0, message });
+    const record = this.put(message, bytes) ?? { offset: 0, message };
+    stored?.(record);
+    return Promise.resolve(record);
   }
 
   abandonHold(clientId: string, packetId: number, _urgency: Urgency): Promise<boolean> {

@@ -56,14 +56,21 @@ export abstract class SqliteRecordStore implements RecordStore, StateHolder {
     clientId: string,
     packetId: number,
     copies: readonly ExtensionRow[] = [],
+    stored?: (record: StoredRecord) => void,
   ): Promise<StoredRecord | undefined> {
     const { index: store, maxBytes } = this.state;
-    const released = await this.parts.writes.write<PackedRecords | undefined>(
+    let record: StoredRecord | undefined;
+    await this.parts.writes.write<PackedRecords | undefined>(
       "release",
       { op: "releaseHold", store, clientId, packetId, maxBytes, copies: packExtensionRows(copies) },
       clientId,
+      (released) => {
+        if (released === undefined) return;
+        record = this.unpack(released)[0];
+        stored?.(record);
+      },
     );
-    return released === undefined ? undefined : this.unpack(released)[0];
+    return record;
   }
 
   abandonHold(clientId: string, packetId: number, urgency: Urgency): Promise<boolean> {

@@ -125,17 +125,29 @@ export class WriteQueue {
   }
 
   /**
-   * Queues a write and answers with what it came to.
+   * Queues a write and answers with what it came to. `heard` is told first, in the turn of the writer's
+   * answer; what it throws is what the write came to.
    * @throws StorageFailure
    */
-  write<T>(place: WriteClass, write: Write, clientId?: string): Promise<T> {
+  write<T>(
+    place: WriteClass,
+    write: Write,
+    clientId?: string,
+    heard?: (value: T) => void,
+  ): Promise<T> {
     return new Promise((resolve, reject) => {
       const refusal = this.#closed ?? this.#refusing;
       if (refusal !== undefined) return reject(refusal);
       const answered = (outcome: Outcome | undefined) => {
         if (outcome === undefined) reject(this.#closed);
-        else if ("value" in outcome) resolve(outcome.value as T);
-        else reject(new StorageFailure(outcome.failure.kind, outcome.failure.text));
+        else if ("value" in outcome) {
+          try {
+            heard?.(outcome.value as T);
+            resolve(outcome.value as T);
+          } catch (error) {
+            reject(error);
+          }
+        } else reject(new StorageFailure(outcome.failure.kind, outcome.failure.text));
       };
       const queued = { write, clientId, answered, alone: place === "maintenance" };
       if (place === "release") this.#releases.push(queued);

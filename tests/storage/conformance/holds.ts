@@ -38,6 +38,38 @@ export function holdsScript(subject: Subject): void {
     assert.equal(counters(store), `next=3 floor=1 bytes=${2 * SIZE}`);
   });
 
+  Deno.test(`${name}: D20.1 a release is heard of before what is stored after it`, async () => {
+    await using opened = await subject.open();
+    const { provider } = opened;
+    const store = provider.append("events");
+    const heard: number[] = [];
+    const all: Promise<unknown>[] = [];
+    for (let packetId = 1; packetId <= 20; packetId++) {
+      await submit(provider, [held(store, "c1", packetId, message("t", "h"))]);
+    }
+    for (let packetId = 1; packetId <= 20; packetId++) {
+      all.push(store.releaseHold("c1", packetId, [], ({ offset }) => heard.push(offset)));
+      const row = appended(store, message("t", "a"));
+      all.push(
+        new Promise<void>((resolve) =>
+          provider.submit({
+            rows: [row],
+            bytes: SIZE,
+            settled: () => {
+              heard.push(row.offset);
+              resolve();
+            },
+          })
+        ),
+      );
+    }
+    await Promise.all(all);
+    assert.deepEqual(heard, Array.from({ length: 40 }, (_, i) => i + 1));
+    // Nothing is held any more, so there is nothing to hear of.
+    await store.releaseHold("c1", 1, [], ({ offset }) => heard.push(offset));
+    assert.equal(heard.length, 40);
+  });
+
   Deno.test(`${name}: D5.8 expiry and release of one hold: one of them finds it`, async () => {
     await using opened = await subject.open();
     const { provider } = opened;

@@ -411,3 +411,21 @@ Deno.test("S119 when the writer is gone everything queued and running fails", as
   assert.deepEqual(rig.settled, ["b:failed", "later:failed"]);
   await assert.rejects(rig.write("answering", "later"), failure);
 });
+
+Deno.test("D20.1 a release is heard of before the publishes that one flush answers with it", async () => {
+  const waiting: ((failure: StorageFailure | undefined) => void)[] = [];
+  const rig = new Rig({ kind: "collecting" }, (then) => waiting.push(then));
+  const heard = rig.settled;
+  const write = { op: "releaseHold", clientId: "c" } as unknown as Write;
+  const released = rig.queue.write("release", write, "c", () => heard.push("release"));
+  await turn();
+  await rig.commit();
+  rig.publish("a");
+  await turn();
+  await rig.commit();
+  assert.equal(waiting.length, 2);
+  assert.deepEqual(heard, []);
+  for (const then of waiting) then(undefined);
+  assert.deepEqual(heard, ["release", "a@1"]);
+  await released;
+});
