@@ -5,6 +5,7 @@ import { cheapHash } from "../auth/cheap_hash.ts";
 import { BrokerProcess, configurationText } from "../support/broker_process.ts";
 import { Certified } from "../support/certificates.ts";
 import { ask, basic } from "../support/http.ts";
+import { published } from "../support/clients.ts";
 import { freePort } from "../support/ports.ts";
 import { sleep, until, within } from "../support/wait.ts";
 import { tcpConnection, upgradeRequest } from "../mqtt/doors/clients.ts";
@@ -38,22 +39,24 @@ class Reloaded implements AsyncDisposable {
     let first!: Files;
     let second!: Files;
     const broker = await BrokerProcess.start((place) => {
-      const text = (level: "info" | "error", origin: string) =>
+      // Which files are read was settled at the start: what the second one names is not even there.
+      const text = (level: "info" | "error", origin: string, elsewhere = "") =>
         configurationText(place, {
           provider: "memory",
           logLevel: level,
           listen: [
             "tcp:",
             `  - {name: plain, address: "127.0.0.1:${place.port}"}`,
-            `  - {name: tls, address: "127.0.0.1:${tls}", tls: {cert_file: ${place.directory}/c.pem, ` +
+            `  - {name: tls, address: "127.0.0.1:${tls}", tls: {cert_file: ${place.directory}/c.pem${elsewhere}, ` +
             `key_file: ${place.directory}/c.key}}`,
             `ws: {address: "127.0.0.1:${ws}", same_origin: false, allowed_origins: [${origin}]}`,
           ].join("\n"),
-          broker: `operations:\n  password_file: ${place.directory}/operators\n` +
+          broker: `operations:\n  password_file: ${place.directory}/operators${elsewhere}\n` +
             `  listen: {tcp: {address: "127.0.0.1:${operations}"}}`,
         }).replace(
           "  mqtt:\n",
-          `  mqtt:\n    password_file: ${place.directory}/users\n    acl_file: ${place.directory}/acl\n`,
+          `  mqtt:\n    password_file: ${place.directory}/users${elsewhere}\n` +
+            `    acl_file: ${place.directory}/acl${elsewhere}\n`,
         );
       const own = authority.issue({ commonName: "b", dns: ["localhost"] });
       const next = newAuthority.issue({ commonName: "b", dns: ["localhost"] });
@@ -66,7 +69,7 @@ class Reloaded implements AsyncDisposable {
         "c.key": own.key,
       };
       second = {
-        "saguin.yaml": text("error", "https://second.example"),
+        "saguin.yaml": text("error", "https://second.example", ".elsewhere"),
         users: `u:${cheapHash("second")}\n`,
         operators: `o:${cheapHash("second")}\n`,
         acl: acl("second"),
@@ -189,7 +192,13 @@ Deno.test("02b 17 SIGHUP takes everything over, and with any one file bad nothin
   await reloaded.reload(/msg="log level" from=info to=info/);
   const waits = /level=WARN .* waits for a restart" keys=1 first=limits\.max_keepalive$/;
   await broker.line(waits);
+  using connected = await WireClient.connected(broker.port, {
+    clientId: "stays",
+    userName: "u",
+    password: "first",
+  });
   reloaded.write(second);
+  assert.deepEqual(await reloaded.state(), all("first"), "files are read at a signal alone");
   await reloaded.reload(/msg="log level" from=info to=error/);
   assert.equal(broker.lines.filter((line) => waits.test(line)).length, 1);
   for (
@@ -203,6 +212,8 @@ Deno.test("02b 17 SIGHUP takes everything over, and with any one file bad nothin
     ]
   ) await broker.line(said);
   assert.deepEqual(await reloaded.state(), all("second"));
+  // A password is asked for at CONNECT: who is in stays, with what the user may do from now on.
+  await published(connected, "second", "x");
   const before = broker.lines.length;
   (await WireClient.connected(broker.port, { clientId: "c", userName: "u", password: "second" }))
     .close();
