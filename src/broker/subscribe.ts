@@ -53,6 +53,12 @@ const TOO_MANY_SLICES: Refusal = {
   reason: `more slices than the ${MOST_SLICES} that the filters of a session may declare together`,
 };
 
+/**
+ * Filters of one SUBSCRIBE that are granted though `limits.max_subscriptions` is lower. One that is written
+ * again costs what the first did, and a megabyte has room for 150,000 of them.
+ */
+const MOST_AT_ONCE = 10_000;
+
 interface Grantable {
   readonly code: ReasonCode;
   readonly subscription: StoredSubscription;
@@ -172,27 +178,30 @@ export class Subscriptions {
   #decide(session: Session, request: SubscribeRequest): (Grantable | Refusal)[] {
     const declared = this.#admission.packet(request.userProperties);
     if ("code" in declared) return request.filters.map(() => declared);
-    // What the packet adds; a client may hold very many, so they are not copied.
-    const added = new Set<string>();
-    const declares = declared.partitions?.indices.length ?? 0;
+    // Of this packet; a client may hold very many, so they are not copied.
+    const granted = new Set<string>();
+    let held = session.subscriptions.size;
     let { slices } = session;
-    return request.filters.map((asked) => {
+    const declares = declared.partitions?.indices.length ?? 0;
+    const { maxSubscriptions } = this.context.limits;
+    const most = Math.max(maxSubscriptions, MOST_AT_ONCE);
+    return request.filters.map((asked, place) => {
       const decided = this.#admission.filter(session, asked, declared.partitions);
       if ("reason" in decided) return decided;
       if (session.access?.rules.maySubscribe(sharedInner(asked.filter) ?? asked.filter) === false) {
         return NO_GRANT;
       }
-      const held = session.subscriptions.size + added.size;
-      const fresh = !session.subscriptions.has(asked.filter) && !added.has(asked.filter);
-      if (fresh && held >= this.context.limits.maxSubscriptions) {
-        return this.#tooMany;
-      }
-      const replaced = session.subscriptions.get(asked.filter)?.partitions?.indices.length ?? 0;
+      const before = session.subscriptions.get(asked.filter);
+      const again = granted.has(asked.filter);
+      const fresh = before === undefined && !again;
+      if (place >= most || (fresh && held >= maxSubscriptions)) return this.#tooMany;
+      const replaced = again ? declares : before?.partitions?.indices.length ?? 0;
       if (declares > replaced && slices + declares - replaced > MOST_SLICES) {
         return TOO_MANY_SLICES;
       }
       slices += declares - replaced;
-      if (fresh) added.add(asked.filter);
+      granted.add(asked.filter);
+      if (fresh) held++;
       const subscription: StoredSubscription = {
         filter: asked.filter,
         qos: decided.qos,
@@ -201,7 +210,7 @@ export class Subscriptions {
         retainHandling: asked.retainHandling,
         identifier: request.identifier,
         partitions: declared.partitions,
-        logOffset: this.#owedFrom(session.subscriptions.get(asked.filter)),
+        logOffset: this.#owedFrom(before),
       };
       return { code: decided.qos as ReasonCode, subscription, request: asked, fresh };
     });

@@ -229,7 +229,8 @@ overBoth(
     assert.equal(await declare(["f/14"], 8_000), "1", "f/0 declares nothing any more");
     await client.unsubscribe({ filters: ["f/14"] });
     await client.expectUnsuback(1);
-    assert.equal(await declare(["f/15"], 8_000), "1");
+    assert.equal(await declare(["f/15", "f/15", "f/15"], 8_000), "1 1 1");
+    assert.equal(await declare(["f/15", "f/15", "f/15", "f/16", "f/17"], 4_100), "1 1 1 97 97");
     client.close();
   },
 );

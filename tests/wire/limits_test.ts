@@ -316,3 +316,17 @@ overBoth("02a 9 13.7 max_topic_levels is about neither dead letters nor the topi
   }
   await taken(reader, "d/x/__dlq", "work");
 });
+
+overBoth("02a 6 of a filter that is repeated in one SUBSCRIBE ten thousand are granted", {
+  limits: "max_subscriptions: 3",
+}, async (house) => {
+  using client = await house.client({ clientId: "repeats" });
+  await client.subscribe({
+    subscriptions: Array.from({ length: 10_002 }, () => ({ filter: "t" })),
+  });
+  const { reasonCodes } = await client.expect("suback");
+  assert.equal(reasonCodes.lastIndexOf(0), 9_999);
+  assert.deepEqual(reasonCodes.slice(9_999), [0, 0x97, 0x97]);
+  await published(client, "t", "once", { qos: 0 });
+  await taken(client, "t", "once");
+});
