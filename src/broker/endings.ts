@@ -174,6 +174,7 @@ export class Endings {
       group.finished(offset);
     }
     for (const { group, offset } of handed.delivered) group.finished(offset);
+    session.log?.window.letGo();
     shares.ended(ended);
     for (const name of groups) shares.leave(session, name);
   }

@@ -26,6 +26,11 @@ export interface HandingGroup {
   cursorWith(window: LogWindow): Offset;
   /** The hand-over is stored, with the member's window. */
   handOverStored(offset: Offset): void;
+  /**
+   * The member's session ended before the hand-over was stored, and what became of the message is settled.
+   * `returned`: the store has the row of an earlier return.
+   */
+  handOverMoot(offset: Offset, returned: boolean): void;
   /** The member acknowledged it, or it is dropped with its member. */
   finished(offset: Offset): void;
   /** The member gave it back, and the store has a row of that. */
@@ -397,6 +402,12 @@ export class LogWindow implements WindowSource, Flushable {
       if (group !== undefined) handed.push({ entry, group });
     }
     return handed;
+  }
+
+  /** The session's end is settled with its groups: no hand-over to it will be stored any more. */
+  letGo(): void {
+    for (const { group, offset, returned } of this.#handOvers) group.handOverMoot(offset, returned);
+    this.#handOvers = [];
   }
 
   /** The session ended: nothing of the log is owed to it any more. */

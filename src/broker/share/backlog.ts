@@ -194,6 +194,16 @@ export class Backlog implements Flushable {
     this.#handed.delete(offset);
   }
 
+  /**
+   * No write will tell of the hand-over: its member's session ended first. The cursor waits for it no
+   * longer, and a row of a return goes unless the end brought the message back.
+   */
+  handOverMoot(offset: Offset, returned: boolean): void {
+    this.#handed.delete(offset);
+    if (returned && !this.#rows.has(offset)) this.#taken.push(offset);
+    this.#touch();
+  }
+
   /** Nobody has the message any more: it was acknowledged, or dropped with its member. */
   finished(offset: Offset): void {
     if (this.#lent.delete(offset)) this.#touch();

@@ -252,6 +252,10 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
     this.backlog.handOverStored(offset);
   }
 
+  handOverMoot(offset: Offset, returned: boolean): void {
+    this.backlog.handOverMoot(offset, returned);
+  }
+
   finished(offset: Offset): void {
     this.backlog.finished(offset);
   }
