@@ -106,9 +106,12 @@ function cut(text: string): string {
   return new TextDecoder().decode(bytes.subarray(0, end)) + "...";
 }
 
+/** Quotes, control characters, and what a terminal does not show or reorders the line by. */
+// deno-lint-ignore no-control-regex
+const ESCAPED = /[\\"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]/g;
+
 function quoted(text: string): string {
-  // deno-lint-ignore no-control-regex
-  const escaped = text.replace(/[\\"\x00-\x1f\x7f-\x9f\u2028\u2029]/g, (c) => {
+  const escaped = text.replace(ESCAPED, (c) => {
     if (c === '"' || c === "\\") return "\\" + c;
     if (c === "\n") return "\\n";
     if (c === "\r") return "\\r";

@@ -57,3 +57,13 @@ Deno.test("a line that was torn by a full disk does not tear the next one", () =
     "",
   ]);
 });
+
+Deno.test("05 section 12.1: what a client chose can neither end a line nor turn it round", () => {
+  const disk = new FullDisk();
+  const log = new LogfmtLog("b", "info", systemClock, lineWriter(disk));
+  log.info("said", { client: 'a\n\x1b[31m"\u202e\u2066\u200b\u2028\u009b é😀' });
+  assert.deepEqual(disk.lines(), [
+    'INFO "said" client="a\\n\\u001b[31m\\"\\u202e\\u2066\\u200b\\u2028\\u009b é😀"',
+    "",
+  ]);
+});
