@@ -37,6 +37,26 @@ Deno.test("a file that is not YAML is refused at the line where reading stopped"
   refused("a: b: c\n", "1:4 is not YAML: Nested mappings are not allowed in compact mappings");
 });
 
+Deno.test("what stands in a list without a name is counted from 1, wherever it is told", () => {
+  const text = `${LEAST}  mqtt:
+    listen:
+      tcp:
+        - {name: a, address: ":1"}
+        - {address: ":2"}
+channels:
+  - a: {type: append}
+  - b: {type: append, type: latest}
+ingest:
+  routes: ["f:t", nothing]
+`;
+  const told = findings(load(text)).map((finding) => finding.split(" ")[1]);
+  assert.deepEqual(told, [
+    "broker.mqtt.listen.tcp[#2]",
+    "channels[2].b.type",
+    "ingest.routes[2].table",
+  ]);
+});
+
 Deno.test("a second document is refused", () => {
   refused(
     `${LEAST}---\nbroker: {}\n`,
