@@ -111,11 +111,17 @@ export function readDocument(
   return reader.node(document.contents, top, "", 0);
 }
 
+/** What the parser makes of `{filter: a/{b,c}}`; whatever it says after that follows on from it. */
+const BRACKET_IN_TEXT = /^Unexpected flow-(map|seq)-start/;
+
 function syntaxFault(code: string, message: string): string {
   if (code === "MULTIPLE_DOCS") {
     return "begins a second document; a configuration is one document, remove the --- line";
   }
   if (code === "TAB_AS_INDENT") return "is indented by a tab; indent with spaces";
+  if (BRACKET_IN_TEXT.test(message)) {
+    return "has a { or [ in the middle of a text; put the whole text in quotes";
+  }
   const sentence = message.split("\n")[0].replace(/:$/, "");
   return `is not YAML: ${sentence}`;
 }
@@ -144,6 +150,7 @@ class Reader {
       if (lines.has(place.line) || lines.size === MOST_SYNTAX_FAULTS) continue;
       lines.add(place.line);
       this.findings.add(place, undefined, syntaxFault(error.code, error.message));
+      if (BRACKET_IN_TEXT.test(error.message)) return;
     }
   }
 

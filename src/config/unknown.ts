@@ -21,7 +21,8 @@ export function meantKey(key: string, schema: SchemaNode): string | undefined {
   const known = knownKeys(schema);
   const nearest = nearestName(key, known);
   if (nearest !== undefined || key.length < 3) return nearest;
-  const longer = known.filter((name) => name.startsWith(`${key.toLowerCase()}_`));
+  const part = key.toLowerCase();
+  const longer = known.filter((name) => name.startsWith(`${part}_`) || name.endsWith(`_${part}`));
   return longer.length === 1 ? longer[0] : undefined;
 }
 

@@ -33,6 +33,10 @@ Deno.test("a file that is not YAML is refused at the line where reading stopped"
     "broker:\n  id: [a\n",
     "3:1 is not YAML: Flow sequence in block collection must be sufficiently indented and end with a ]",
   );
+  refused(
+    channels("a: {type: append, filter: a/{b,c}}", "b: {type: append, filter: [b/[c]]}"),
+    "11:31 has a { or [ in the middle of a text; put the whole text in quotes",
+  );
   refused("a: 'b\n", "2:1 is not YAML: Missing closing 'quote");
   refused("a: b: c\n", "1:4 is not YAML: Nested mappings are not allowed in compact mappings");
 });

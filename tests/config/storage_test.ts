@@ -352,3 +352,11 @@ Deno.test("a key in the wrong place is refused with the place it belongs", () =>
     "operations, storage, retained, qos2, share, session, limits or amqp",
   ]);
 });
+
+Deno.test("a key of which one half is written is told the other, and is not missing besides", () => {
+  const text = LEAST.replace("file_path: /data/b.db", "path: /data/b.db, max: 1GiB");
+  assert.deepEqual(findings(load(text)), [
+    "8:28 broker.storage.providers.disk.path is not a key here; did you mean file_path?",
+    "8:46 broker.storage.providers.disk.max is not a key here; did you mean max_bytes?",
+  ]);
+});
