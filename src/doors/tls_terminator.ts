@@ -148,7 +148,9 @@ function untrusted(socket: TLSSocket, der: Uint8Array, verified: Set<string>): s
 
 function failure(error: unknown, socket: unknown): string {
   const why = (socket as TLSSocket | undefined)?.authorizationError;
-  return why ? unverified(why) : errorText(error);
+  if (why) return unverified(why);
+  const text = errorText(error);
+  return /InvalidContentType/.test(text) ? `the client does not speak TLS: ${text}` : text;
 }
 
 /**

@@ -8,6 +8,7 @@ import {
   temporaryPlace,
 } from "../../support/broker_process.ts";
 import { Certified } from "../../support/certificates.ts";
+import { encodeConnect } from "../../support/mqtt_bytes.ts";
 import { freePort } from "../../support/ports.ts";
 import { sleep, until } from "../../support/wait.ts";
 import { ConnectionEnded, WireClient } from "../../support/wire.ts";
@@ -336,10 +337,18 @@ Deno.test("a client that leaves, or speaks no TLS, in its handshake costs a line
   await using _ = broker;
   (await tcpConnection(port("door"))).close();
   await broker.line(/in its TLS handshake" listener=door /);
-  const conn = await tcpConnection(port("door"));
-  await sendAll(conn, new TextEncoder().encode("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
-  assert.equal((await readToEnd(conn)).length, 0);
-  conn.close();
+  const plain = [
+    new TextEncoder().encode("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+    encodeConnect({ level: 4, clientId: "plain" }),
+  ];
+  for (const [i, bytes] of plain.entries()) {
+    const conn = await tcpConnection(port("door"));
+    await sendAll(conn, bytes);
+    assert.equal((await readToEnd(conn)).length, 0);
+    conn.close();
+    const said = /reason="the client does not speak TLS: /;
+    await until("the line", () => broker.lines.filter((line) => said.test(line)).length > i);
+  }
   using client = await tlsClient(port("door"), { trust: authority });
   await exchange(client, "afterwards");
 });
