@@ -102,6 +102,9 @@ overBoth("02b 11 values that a filter no longer matches stay, and are counted at
   house.change({ channels: 'state: {type: latest, filter: "{u,v}/+"}' });
   await house.restart();
   assert.deepEqual(said(house, OUT_OF_REACH), [{ channel: "state", values: 2 }]);
+  // A filter that touches the channel is served all of it that matches; no other gets there.
+  assert.deepEqual(await kept(house, "#", 2), ["t/a=1 @", "t/b=1 @"]);
+  assert.deepEqual(await kept(house, "t/+", 0), []);
   house.change({ channels: CHANNELS });
   await house.restart();
   assert.equal(said(house, OUT_OF_REACH).length, 1);
