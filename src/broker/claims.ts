@@ -9,8 +9,11 @@ import type { Context } from "./context.ts";
 import { isExpired, publishedHeaders } from "./delivery.ts";
 import type { Channel, Routes } from "./routes.ts";
 
-/** Topics looked at, and values moved, at a time. */
-const PAGE = 256;
+/** Topics looked at at a time; almost none of them are anybody's. */
+const PAGE = 4_096;
+
+/** Values moved at a time. */
+const MOVED_AT_ONCE = 256;
 
 /** What became of the retained values that one channel took over. */
 interface Taken {
@@ -68,9 +71,12 @@ async function takeOver(
     for (const [channel, of] of claimed) {
       const so = taken.get(channel) ?? { moved: 0, dropped: 0 };
       taken.set(channel, so);
-      await take(context, retained, channel, of, so).catch(async (error) => {
-        throw await explained(error, routes, retained, channel);
-      });
+      for (let at = 0; at < of.length; at += MOVED_AT_ONCE) {
+        const some = of.slice(at, at + MOVED_AT_ONCE);
+        await take(context, retained, channel, some, so).catch(async (error) => {
+          throw await explained(error, routes, retained, channel);
+        });
+      }
     }
   }
 }
