@@ -271,7 +271,8 @@ Deno.test("D13.7 S196 the sweep removes values and deletions past their periods,
   rig.publish("s/b", "1");
   rig.publish("s/b", "");
   await rig.channel.sweep(rig.time.wall());
-  assert.equal(rig.log.lines.length, 0);
+  const said = () => rig.log.lines.filter(({ level }) => level !== "debug");
+  assert.equal(said().length, 0);
   await rig.time.pass(1_001);
   await rig.channel.sweep(rig.time.wall());
   const store = rig.provider.latest("state");
@@ -281,7 +282,7 @@ Deno.test("D13.7 S196 the sweep removes values and deletions past their periods,
   await rig.channel.sweep(rig.time.wall());
   assert.equal(await store.get("s/b"), undefined);
   assert.deepEqual(
-    rig.log.lines.map(({ level, fields }) => [level, fields.channel, fields.removed]),
+    said().map(({ level, fields }) => [level, fields.channel, fields.removed]),
     [["info", "state", 1], ["info", "state", 1]],
   );
   assert.equal(rig.channel.retentionRemoved, 2);
