@@ -63,8 +63,10 @@ export class Reading {
 
   /** Nobody read for the session: what was not read then is owed now. Else only what is to come. */
   #resumes(session: SessionFacts, filter: string, channel: string, consumer: Consumer): number {
-    for (const [other, { from }] of session.subscriptions) {
-      if (other !== filter && from.has(channel)) return Infinity;
+    for (const [other, { from, sure }] of session.subscriptions) {
+      // One whose SUBACK never came may be held all the same.
+      const reads = from.has(channel) || !sure && channelsOf(other).includes(channel);
+      if (other !== filter && reads) return Infinity;
     }
     return consumer.readTo;
   }
