@@ -65,10 +65,18 @@ export class AppendChannel {
   }
 
   /**
-   * A committed record, in offset order: caught-up consumers whose filters it matches get it from hand
-   * (S118); it is nothing to the others, however many they are.
+   * A committed record: caught-up consumers whose filters it matches get it from hand (S118); it is nothing
+   * to the others, however many they are. One that is told before a record stored earlier sends everybody to
+   * the store for both, and when the other is told it is known already: the order of delivery is that of
+   * storage, whatever the order of telling (invariant 1).
    */
   recorded(offset: Offset, message: Message): void {
+    if (offset < this.#end) return;
+    if (offset > this.#end) {
+      for (const consumer of this.#consumers.values()) consumer.sendBack();
+      this.#end = offset + 1;
+      return;
+    }
     this.#end = offset + 1;
     if (this.#consumers.size === 0) return;
     const record = this.tail.push(offset, message);
@@ -281,6 +289,13 @@ export class AppendConsumer implements Source, Flushable {
       return this.session.wait(this);
     }
     this.#follow();
+  }
+
+  /** Something was committed that it will not be handed: it reads on where it stands. */
+  sendBack(): void {
+    if (this.#paused) return;
+    this.#standStill();
+    this.session.wait(this);
   }
 
   /** Retention removed what is below `floor`. */
