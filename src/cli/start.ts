@@ -111,7 +111,14 @@ export async function startBroker(
       },
     );
     ingest?.start();
-    if (configuration.pidFile !== undefined) writePidFile(configuration.pidFile);
+    if (configuration.pidFile !== undefined) {
+      try {
+        writePidFile(configuration.pidFile);
+      } catch (error) {
+        await broker.close();
+        throw error;
+      }
+    }
     const admission = new Admission(configuration.limits.maxConnections);
     serve(broker, configuration, doors, admission, identities);
     amqp?.serve(context, admission);

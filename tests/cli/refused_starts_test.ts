@@ -109,3 +109,16 @@ Deno.test("a refused start: files where the runtime lets no program go, said wit
     assert.ok(!outcome.stderr.includes("--allow"), outcome.stderr);
   }
 });
+
+Deno.test("02a 12.1 a refused start: the pid file cannot be written, and the database is closed again", async () => {
+  const place = temporaryPlace();
+  const missing = `${place.directory}/missing/saguin.pid`;
+  const text = configurationText(place, { channels: CHANNELS, broker: `pid_file: ${missing}` });
+  const { code, stderr, after } = await refusedStart(place, text);
+  assert.equal(code, 1);
+  assert.equal(
+    stderr,
+    `saguin: broker.pid_file ${missing} cannot be written: No such file or directory\n`,
+  );
+  assert.ok(after.includes("broker.db") && !after.includes("broker.db-wal"), after.join(" "));
+});
