@@ -26,6 +26,8 @@ export interface HandingGroup {
   cursorWith(window: LogWindow): Offset;
   /** The hand-over is stored, with the member's window. */
   handOverStored(offset: Offset): void;
+  /** Its cursor was stored with them. */
+  cursorStored(cursor: Offset): void;
   /**
    * The member's session ended before the hand-over was stored, and what became of the message is settled.
    * `returned`: the store has the row of an earlier return.
@@ -319,7 +321,8 @@ export class LogWindow implements WindowSource, Flushable {
     const put = this.#put;
     const drop = this.#drop;
     const handOvers = this.#handOvers;
-    const change = this.#change();
+    const cursors = this.#groupCursors();
+    const change = this.#change(cursors);
     for (const packetId of put.keys()) this.#rows.add(packetId);
     this.#put = new Map();
     this.#drop = [];
@@ -332,6 +335,7 @@ export class LogWindow implements WindowSource, Flushable {
       this.cursor = change.cursor!;
       this.#unwritten -= acknowledged;
       for (const { group, offset } of handOvers) group.handOverStored(offset);
+      for (const [group, cursor] of cursors) group.cursorStored(cursor);
     } catch (error) {
       for (const [packetId, row] of put) {
         if (this.#out.has(packetId) && !this.#put.has(packetId)) this.#put.set(packetId, row);
@@ -353,21 +357,24 @@ export class LogWindow implements WindowSource, Flushable {
     this.roomMade();
   }
 
-  #change(): WindowChange {
-    const groups = new Set<HandingGroup>();
-    const taken: { group: string; offset: Offset }[] = [];
-    for (const { group, offset, returned } of this.#handOvers) {
-      if (!group.kept) continue;
-      groups.add(group);
-      if (returned) taken.push({ group: group.name, offset });
+  /** Where the stored cursors of groups may stand with what they handed over. */
+  #groupCursors(): Map<HandingGroup, Offset> {
+    const cursors = new Map<HandingGroup, Offset>();
+    for (const { group } of this.#handOvers) {
+      if (group.kept && !cursors.has(group)) cursors.set(group, group.cursorWith(this));
     }
+    return cursors;
+  }
+
+  #change(cursors: ReadonlyMap<HandingGroup, Offset>): WindowChange {
     return {
       clientId: this.session.clientId,
       put: [...this.#put.values()],
       drop: this.#drop,
       cursor: this.#cursorNow(),
-      groups: [...groups].map((group) => ({ name: group.name, cursor: group.cursorWith(this) })),
-      taken,
+      groups: [...cursors].map(([{ name }, cursor]) => ({ name, cursor })),
+      taken: this.#handOvers.filter(({ group, returned }) => returned && group.kept)
+        .map(({ group, offset }) => ({ group: group.name, offset })),
     };
   }
 

@@ -266,3 +266,82 @@ overBoth(
   },
   ["sqlite"],
 );
+
+/** Two members of one group, and somebody else for whom the log keeps everything. */
+async function twoMembers(house: House): Promise<[WireClient, WireClient, WireClient]> {
+  const keeper = await durableMember(house, "keeper", "t");
+  keeper.close();
+  await house.away("keeper");
+  return [
+    await durableMember(house, "a", "$share/g/t"),
+    await durableMember(house, "b", "$share/g/t"),
+    await house.client({ clientId: "w" }),
+  ];
+}
+
+/** Nothing is served again after a stop, or a kill, that comes when everything was stored. */
+async function servedOnce(house: House, provider: string): Promise<void> {
+  await house.time.pass(600);
+  await house.settled();
+  if (provider === "sqlite") {
+    await using killed = await house.killed();
+    const { client } = await durable(killed, "b");
+    await nothingMore(client);
+    client.close();
+  }
+  await house.restart();
+  const { client } = await durable(house, "b");
+  await nothingMore(client);
+  client.close();
+}
+
+overBoth(
+  "D9.2 D22.5 what members of a group had on their wires at once is not served again after a restart",
+  { snapshots: true },
+  async (house, provider) => {
+    const [a, b, writer] = await twoMembers(house);
+    for (const payload of ["1", "2"]) await published(writer, "t", payload);
+    const first = await a.expectPublish("t", "1");
+    const second = await b.expectPublish("t", "2");
+    await house.time.pass(200);
+    await house.settled();
+    await a.puback(first.packetId);
+    await b.puback(second.packetId);
+    for (const each of [a, b]) await nothingMore(each);
+    await servedOnce(house, provider);
+  },
+);
+
+overBoth(
+  "D9.2 D22.5 what members of a group acknowledged at once is not served again after a restart",
+  { snapshots: true },
+  async (house, provider) => {
+    const [a, b, writer] = await twoMembers(house);
+    for (const [at, payload] of ["1", "2", "3", "4"].entries()) {
+      await published(writer, "t", payload);
+      await taken(at % 2 === 0 ? a : b, "t", payload);
+    }
+    for (const each of [a, b]) await nothingMore(each);
+    await servedOnce(house, provider);
+  },
+);
+
+overBoth(
+  "D9.12 D22.5 a member that ended before its hand-over was stored does not hold the group's cursor",
+  { snapshots: true },
+  async (house, provider) => {
+    const [a, b, writer] = await twoMembers(house);
+    await published(writer, "t", "1");
+    await a.expectPublish("t", "1");
+    const { client: successor } = await durable(house, "a", { cleanStart: true });
+    await a.expectClose(0x8e);
+    await taken(b, "t", "1");
+    for (const payload of ["2", "3"]) {
+      await published(writer, "t", payload);
+      await taken(b, "t", payload);
+    }
+    await nothingMore(b);
+    await servedOnce(house, provider);
+    successor.close();
+  },
+);

@@ -92,6 +92,7 @@ export class Backlog implements Flushable {
 
   /** A member gave it back; the store has a row of that. */
   giveBack(offset: Offset, bytes: number, since = this.context.clock.monotonic()): void {
+    this.#handed.delete(offset);
     this.#returned.insert({ offset, bytes });
     this.#rows.add(offset);
     this.#note(offset, since);
@@ -195,6 +196,15 @@ export class Backlog implements Flushable {
   }
 
   /**
+   * A member's session was stored with `cursor` of the group. Members that are stored at once each stay below
+   * what the others were handed, so none of them may have written where it stands now.
+   */
+  cursorStored(cursor: Offset): void {
+    this.cursor = Math.max(this.cursor, cursor);
+    if (this.cursorWith(undefined) > this.cursor) this.#touch();
+  }
+
+  /**
    * No write will tell of the hand-over: its member's session ended first. The cursor waits for it no
    * longer, and a row of a return goes unless the end brought the message back.
    */
@@ -206,7 +216,7 @@ export class Backlog implements Flushable {
 
   /** Nobody has the message any more: it was acknowledged, or dropped with its member. */
   finished(offset: Offset): void {
-    if (this.#lent.delete(offset)) this.#touch();
+    if (this.#lent.delete(offset) || this.#handed.delete(offset)) this.#touch();
     this.#forgetRow(offset);
     this.log.settle(offset);
   }

@@ -256,6 +256,10 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
     this.backlog.handOverMoot(offset, returned);
   }
 
+  cursorStored(cursor: Offset): void {
+    this.backlog.cursorStored(cursor);
+  }
+
   finished(offset: Offset): void {
     this.backlog.finished(offset);
   }

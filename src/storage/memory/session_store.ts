@@ -169,7 +169,11 @@ export class MemorySessionStore implements SessionStore {
       this.#toWire(entry.offset);
     }
     if (change.cursor !== undefined) session.cursor = change.cursor;
-    for (const { name, cursor } of change.groups ?? []) this.#groups.get(name)!.cursor = cursor;
+    for (const { name, cursor } of change.groups ?? []) {
+      const group = this.#groups.get(name)!;
+      // Members' writes come in any order; a cursor that was further stays there.
+      group.cursor = Math.max(group.cursor, cursor);
+    }
     for (const { group, offset } of change.taken ?? []) {
       this.#groups.get(group)?.returned.delete(offset);
     }

@@ -118,7 +118,8 @@ export class SessionWrites {
     );
     this.#groupIsThere = prepare("SELECT 1 FROM share_groups WHERE name = ?");
     this.#insertGroup = prepare("INSERT INTO share_groups (name, cursor) VALUES (?, ?)");
-    this.#updateGroup = prepare("UPDATE share_groups SET cursor = ? WHERE name = ?");
+    // Members' writes come in any order; a cursor that was further stays there.
+    this.#updateGroup = prepare("UPDATE share_groups SET cursor = max(cursor, ?) WHERE name = ?");
     this.#deleteGroup = prepare("DELETE FROM share_groups WHERE name = ?");
     this.#insertReturned = prepare(
       "INSERT INTO share_returned (share_group, offset) VALUES (?, ?)",

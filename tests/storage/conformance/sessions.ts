@@ -238,6 +238,10 @@ export function sessionsScript(subject: Subject): void {
       groups: [{ name: GROUP, cursor: 6 }],
     }, "connected");
     assert.equal(await groupsOf(store), `${GROUP}@6[]`);
+    // Members' writes come in any order: a cursor never goes back.
+    const late = [{ name: GROUP, cursor: 5 }];
+    await store.change({ clientId: "b", put: [], drop: [], groups: late }, "connected");
+    assert.equal(await groupsOf(store), `${GROUP}@6[]`);
     await store.end("a", "departed", {
       end: [],
       returned: [{ group: GROUP, offset: 5 }, { group: GROUP, offset: 4 }],
