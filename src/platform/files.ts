@@ -2,7 +2,7 @@
 import { dirname } from "node:path/posix";
 
 /** Largest file that is read whole: half a million users of a password file, or any configuration. */
-export const LARGEST_FILE_BYTES = 64 * 1024 * 1024;
+export const LARGEST_NAMED_FILE_BYTES = 64 * 1024 * 1024;
 
 /** What a shell puts in place of `<(command)`; whoever writes there was started with it. */
 const SHELL_PIPE = /^\/dev\/fd\/\d+$/;
@@ -21,12 +21,12 @@ export function readNamedFile(path: string, pipes = false): Uint8Array<ArrayBuff
   if (!info.isFile && !(pipes && info.isFifo && SHELL_PIPE.test(path))) {
     throw new Deno.errors.InvalidData(`it is ${kindOf(info)}, not a file`);
   }
-  if (info.size > LARGEST_FILE_BYTES) throw new Deno.errors.InvalidData(TOO_LARGE);
+  if (info.size > LARGEST_NAMED_FILE_BYTES) throw new Deno.errors.InvalidData(TOO_LARGE);
   using file = Deno.openSync(path);
   return readToEnd(file);
 }
 
-const TOO_LARGE = `it is larger than ${LARGEST_FILE_BYTES / 1024 ** 2}MiB`;
+const TOO_LARGE = `it is larger than ${LARGEST_NAMED_FILE_BYTES / 1024 ** 2}MiB`;
 
 function kindOf(info: Deno.FileInfo): string {
   if (info.isDirectory) return "a directory";
@@ -43,7 +43,7 @@ function readToEnd(source: { readSync(into: Uint8Array): number | null }): Uint8
     const count = source.readSync(chunk);
     if (count === null) break;
     length += count;
-    if (length > LARGEST_FILE_BYTES) throw new Deno.errors.InvalidData(TOO_LARGE);
+    if (length > LARGEST_NAMED_FILE_BYTES) throw new Deno.errors.InvalidData(TOO_LARGE);
     chunks.push(chunk.subarray(0, count));
   }
   const bytes = new Uint8Array(length);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import {
-  LARGEST_FILE_BYTES,
+  LARGEST_NAMED_FILE_BYTES,
   readNamedFile,
   replaceFile,
   syncDirectory,
@@ -73,7 +73,7 @@ Deno.test("a named file is read whole, behind a symbolic link too, and up to its
     Deno.writeFileSync(path, new Uint8Array(0));
     assert.equal(readNamedFile(path).length, 0);
     // Holes cost no disk: what a size says is enough for a refusal.
-    Deno.truncateSync(path, LARGEST_FILE_BYTES + 1);
+    Deno.truncateSync(path, LARGEST_NAMED_FILE_BYTES + 1);
     assert.throws(() => readNamedFile(path), /^InvalidData: it is larger than 64MiB$/);
     assert.throws(() => readNamedFile(`${directory}/gone`), Deno.errors.NotFound);
   }));
