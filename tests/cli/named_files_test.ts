@@ -1,9 +1,9 @@
 /** Files that a configuration names and that are no files: FIFOs, devices, directories. */
 import assert from "node:assert/strict";
 import { executable, runToEnd, temporaryPlace } from "../support/broker_process.ts";
-import { within } from "../support/wait.ts";
+import { patient, within } from "../support/wait.ts";
 
-const STEP_MS = 20_000;
+const STEP_MS = patient(60_000);
 
 const LEAST = `broker:
   id: b
