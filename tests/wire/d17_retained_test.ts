@@ -25,6 +25,9 @@ jobs:
 `;
 const RETAIN = { retain: true };
 
+/** After so long without a packet there is no more: a slow machine's turns are well below. */
+const SILENCE_MS = 300;
+
 /** What a fresh client gets of a filter. */
 async function reads(
   house: House,
@@ -38,7 +41,7 @@ async function reads(
   for (;;) {
     let packet: Awaited<ReturnType<WireClient["next"]>>;
     try {
-      packet = await client.next(60);
+      packet = await client.next(SILENCE_MS);
     } catch {
       return got;
     }
