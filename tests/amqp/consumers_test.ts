@@ -342,7 +342,7 @@ Deno.test("A57, A58 no-ack: the row goes when it was sent, and nothing comes bac
   client.cut();
   await house.connections(0);
   await house.time.pass(200);
-  await until("the rows to go", () => house.rows("SELECT * FROM amqp_msg").length === 0);
+  await until("the rows to go", () => house.rows("SELECT 1 FROM amqp_msg").length === 0);
 });
 
 Deno.test("section 5 a get of a missing queue is 404, of an empty one get-empty", async () => {

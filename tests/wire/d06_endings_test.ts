@@ -240,10 +240,10 @@ overBoth(
     assert.equal(house.counters.qos2Abandoned, 1);
     for (
       const sql of [
-        "SELECT * FROM sessions",
-        "SELECT * FROM session_inflight",
-        "SELECT * FROM positions",
-        "SELECT * FROM held_publishes",
+        "SELECT 1 FROM sessions",
+        "SELECT 1 FROM session_inflight",
+        "SELECT 1 FROM positions",
+        "SELECT 1 FROM held_publishes",
       ]
     ) await until(`no row of ${sql}`, () => house.rows(sql).length === 0);
   },

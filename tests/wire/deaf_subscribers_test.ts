@@ -13,7 +13,8 @@ const WINDOW = 20;
 const PAYLOAD = "x".repeat(300);
 /**
  * What the deaf ones may do to the publisher's PUBACK, over what the machine itself does to it: the best
- * of some runs on either side, since other work of the machine is in all of them.
+ * of some runs on either side, since other work of the machine is in all of them; or, where it comes and
+ * goes, the runs beside each other, most of them.
  */
 const RATIO = 1.5;
 const NOISE_MS = { median: 1, p99: 10 };
@@ -123,18 +124,26 @@ for (const provider of ["sqlite", "memory"] as const) {
       away.close();
       let alone = WORST;
       let past = WORST;
+      const pairs: { readonly alone: Latency; readonly past: Latency }[] = [];
       let growth = 0;
       // Rounds of both in turn, so that what else the machine does is in both; the best of each counts.
       for (let round = 1;; round++) {
-        alone = better(alone, await publish(publisher, topic, ROUND));
+        const pair = { alone: await publish(publisher, topic, ROUND), past: WORST };
+        alone = better(alone, pair.alone);
         const before = broker.residentBytes();
         const subscribers = await burdened(broker.port, deaf, round);
-        past = better(past, await publish(publisher, topic, ROUND));
+        pair.past = await publish(publisher, topic, ROUND);
+        past = better(past, pair.past);
+        pairs.push(pair);
         growth = Math.max(growth, (broker.residentBytes() - before) / MIB);
         for (const client of subscribers) client.close();
         assert.ok(growth < GROWTH_MIB, `${topic}: memory grew by ${growth.toFixed(0)} MiB`);
-        const within = (figure: "median" | "p99") =>
-          past[figure] <= alone[figure] * RATIO + NOISE_MS[figure];
+        const within = (figure: "median" | "p99") => {
+          const fits = (one: Latency, other: Latency) =>
+            other[figure] <= one[figure] * RATIO + NOISE_MS[figure];
+          return fits(alone, past) ||
+            pairs.filter((each) => fits(each.alone, each.past)).length > pairs.length / 2;
+        };
         if (round >= ROUNDS && within("median") && within("p99")) break;
         assert.ok(
           round < MOST_ROUNDS,
