@@ -39,7 +39,7 @@ export class LogReader implements Source, Debt {
       session,
       log,
       cursor,
-      () => this.#owed.first?.offset,
+      () => this.#owed.firstOffset,
       () => this.#roomMade(),
     );
     session.addSource(this);
@@ -54,9 +54,11 @@ export class LogReader implements Source, Debt {
     return this.#owed.length;
   }
 
-  /** One more message is owed. Past the session's bound the oldest ones go (D8.14). */
+  /**
+   * One more message is owed. Past the session's bound the oldest ones go (D8.14). Nothing is owed to a
+   * session that ended while the message was being stored.
+   */
   owe(owed: Owed): void {
-    // Its session ended while the message was being stored.
     if (this.#closed) return this.log.settle(owed.offset);
     const { session } = this;
     this.#owed.push(owed);

@@ -10,16 +10,26 @@ export interface Owed {
 /** Charged for an owed message beside its size (02a 13.1). */
 export const OWED_BYTES = 80;
 
-const COMPACTED_AT = 1_024;
+/** Messages of one piece of a list. */
+const PIECE = 64;
 
-/** Owed messages in the order they are due: added at the end, taken from the front. */
+/**
+ * Owed messages in the order they are due: added at the end, taken from the front.
+ *
+ * One message may be owed to thousands of sessions, so that all their lists grow at once. They hold numbers
+ * alone, an offset and its bytes by turns, which the collector does not follow, in pieces that are filled
+ * and never copied.
+ */
 export class OwedList {
-  #items: Owed[] = [];
+  /** In order; the last one is being filled, and the first one emptied. Others may be inserted into. */
+  #pieces: number[][] = [];
+  /** Places of the first piece that are taken. */
   #head = 0;
+  #length = 0;
   #bytes = 0;
 
   get length(): number {
-    return this.#items.length - this.#head;
+    return this.#length;
   }
 
   /** Charged for all of it. */
@@ -29,23 +39,36 @@ export class OwedList {
 
   /** Undefined when nothing is owed. */
   get first(): Owed | undefined {
-    return this.#items[this.#head];
+    if (this.#length === 0) return undefined;
+    const piece = this.#pieces[0];
+    return { offset: piece[this.#head], bytes: piece[this.#head + 1] };
+  }
+
+  /** Offset of the first; undefined when nothing is owed. */
+  get firstOffset(): Offset | undefined {
+    return this.#length === 0 ? undefined : this.#pieces[0][this.#head];
   }
 
   /** What is reported after something stored later is due before that. */
   push(owed: Owed): void {
-    const last = this.#items[this.#items.length - 1];
-    if (this.length > 0 && last.offset > owed.offset) return this.insert(owed);
-    this.#items.push(owed);
+    const pieces = this.#pieces;
+    let last = pieces.length === 0 ? undefined : pieces[pieces.length - 1];
+    if (last !== undefined && last[last.length - 2] > owed.offset) return this.insert(owed);
+    if (last === undefined || last.length >= 2 * PIECE) pieces.push(last = []);
+    last.push(owed.offset, owed.bytes);
+    this.#length++;
     this.#bytes += charged(owed);
   }
 
   /** Takes the first. Called only when there is one. */
   shift(): Owed {
-    const owed = this.#items[this.#head++];
+    const piece = this.#pieces[0];
+    const owed = { offset: piece[this.#head], bytes: piece[this.#head + 1] };
+    this.#head += 2;
+    this.#length--;
     this.#bytes -= charged(owed);
-    if (this.#head > COMPACTED_AT || this.#head === this.#items.length) {
-      this.#items = this.#items.slice(this.#head);
+    if (this.#head >= piece.length) {
+      this.#pieces.shift();
       this.#head = 0;
     }
     return owed;
@@ -53,14 +76,31 @@ export class OwedList {
 
   /** Puts one among the others by its offset: what came back is due before what followed it. */
   insert(owed: Owed): void {
-    let at = this.#items.length;
-    while (at > this.#head && this.#items[at - 1].offset > owed.offset) at--;
-    this.#items.splice(at, 0, owed);
-    this.#bytes += charged(owed);
+    const { offset, bytes } = owed;
+    for (let i = this.#pieces.length - 1; i >= 0; i--) {
+      const piece = this.#pieces[i];
+      const first = i === 0 ? this.#head : 0;
+      if (i > 0 && piece[first] > offset) continue;
+      let at = piece.length;
+      while (at > first && piece[at - 2] > offset) at -= 2;
+      piece.splice(at, 0, offset, bytes);
+      this.#length++;
+      this.#bytes += charged(owed);
+      return;
+    }
+    this.push(owed);
   }
 
   values(): Owed[] {
-    return this.#items.slice(this.#head);
+    const values: Owed[] = [];
+    let from = this.#head;
+    for (const piece of this.#pieces) {
+      for (let at = from; at < piece.length; at += 2) {
+        values.push({ offset: piece[at], bytes: piece[at + 1] });
+      }
+      from = 0;
+    }
+    return values;
   }
 }
 

@@ -10,6 +10,7 @@ import type { Audience } from "./broadcast.ts";
 import type { Copies } from "./copies.ts";
 import type { BroadcastLog, Debt } from "./log.ts";
 import type { Answerer, Publisher } from "./publish.ts";
+import { SENT_AT_ONCE } from "./reach.ts";
 import type { Channel } from "./routes.ts";
 import type { Session } from "./session.ts";
 import type { ShareGroup } from "./share/group.ts";
@@ -40,6 +41,10 @@ export function reportRecord(channel: Channel, offset: Offset, message: Message)
   else if (channel.kind === "latest") channel.deletedNothing(message);
 }
 
+function channelReach(channel: Channel, { topic }: Message): number {
+  return channel.kind === "queue" ? 0 : channel.reach(topic);
+}
+
 /** One publish into one channel, from its submission to its delivery. */
 export class ChannelPublication implements PublishEntry {
   readonly rows: readonly [Row];
@@ -54,6 +59,11 @@ export class ChannelPublication implements PublishEntry {
   ) {
     this.rows = [channelRow(channel, message)];
     this.bytes = recordSize(message);
+  }
+
+  /** Asked once it is settled. */
+  get reach(): number {
+    return channelReach(this.channel, this.rows[0].message);
   }
 
   submit(): void {
@@ -105,6 +115,8 @@ abstract class LoggedPublication {
   protected abstract readonly required: Row | undefined;
   /** Undefined when nobody is owed it. */
   protected abstract readonly logRow: LogRow | undefined;
+  /** What follows the answer costs (`PublishEntry.reach`). */
+  protected abstract readonly reach: number;
 
   /** `required` is stored. */
   protected abstract requiredStored(): void;
@@ -191,7 +203,7 @@ abstract class LoggedPublication {
     settled: (failure: StorageFailure | undefined) => void,
   ): void {
     this.#pending++;
-    this.publisher.submit(home, { rows, bytes, settled });
+    this.publisher.submit(home, { rows, bytes, reach: this.reach, settled });
   }
 
   #done(failure: StorageFailure | undefined): void {
@@ -219,6 +231,7 @@ export class BroadcastPublication extends LoggedPublication {
   protected readonly destination = undefined;
   protected readonly required: Row | undefined;
   protected readonly logRow: LogRow | undefined;
+  protected readonly reach: number;
   readonly #audience: Audience;
   readonly #debts: readonly Debt[];
   readonly #liveGroups: readonly ShareGroup[];
@@ -239,7 +252,8 @@ export class BroadcastPublication extends LoggedPublication {
     const { broadcast, log, retained } = publisher.destinations;
     this.#audience = broadcast.audience(message, subscribers);
     this.#unmatched = subscribers.length === 0 && groups.length === 0;
-    const { debts } = this.#audience;
+    const { debts, live } = this.#audience;
+    this.reach = debts.length + SENT_AT_ONCE * live.length;
     const holding = groups.filter((group) => group.holds(message));
     this.#debts = holding.length === 0 ? debts : [...debts, ...holding];
     this.#liveGroups = holding.length === groups.length
@@ -296,6 +310,7 @@ export class GroupedPublication extends LoggedPublication {
   protected readonly destination: Channel;
   protected readonly required: Row;
   protected readonly logRow: LogRow | undefined;
+  protected readonly reach: number;
   readonly #holding: readonly ShareGroup[];
 
   constructor(
@@ -310,6 +325,7 @@ export class GroupedPublication extends LoggedPublication {
     super(publisher, message, answerer, token);
     this.destination = channel;
     this.required = channelRow(channel, message);
+    this.reach = channelReach(channel, message);
     this.#holding = groups.filter((group) => group.holds(message));
     this.logRow = this.#holding.length === 0
       ? undefined

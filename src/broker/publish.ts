@@ -83,6 +83,8 @@ export interface Destinations {
 export class Publisher {
   /** The provider that stopped accepting at the last publish; a door clears it and stops reading. */
   saturated: Provider | undefined;
+  /** Subscribers that broadcasts had since a door last set it to 0, which looks at its clock then. */
+  reached = 0;
   /** Whoever takes copies of what is published; where nobody does, that is all it costs (P2). */
   readonly copying: Copying[] = [];
   readonly liveOrder = new LiveOrder();
@@ -246,6 +248,7 @@ export class Publisher {
   ): void {
     const { broadcast, shares } = this.destinations;
     const subscribers = broadcast.subscribers(request.topic);
+    this.reached += subscribers.length;
     const groups = shares.matching(request.topic);
     const unmatched = subscribers.length === 0 && groups.length === 0 && !request.retain;
     if (unmatched && given === undefined && this.copying.length === 0) {

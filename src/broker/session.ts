@@ -10,7 +10,7 @@ import type { LogReader } from "./log_reader.ts";
 import { pumpTurns } from "./pump_turns.ts";
 import { Reason } from "./reason.ts";
 import type { SessionAccess } from "./session_access.ts";
-import { type Grant, SessionFilters } from "./session_filters.ts";
+import { type Grant, SessionFilters, type TopicGrants } from "./session_filters.ts";
 import { ENTRY_BYTES, Window, type WindowEntry, type WindowSource } from "./window.ts";
 
 export type { Grant } from "./session_filters.ts";
@@ -112,7 +112,7 @@ export class Session {
   ended = false;
   /** Broadcasts kept in memory for it. Set by the registry, right after the session is made. */
   live!: LiveQueue;
-  /** Its reading of the broadcast log, while it outlives its connection. */
+  /** Its reading of the broadcast log, where it may outlive its connection: set before its first filter. */
   log: LogReader | undefined;
   /** It reads what its filters reach; false between a restart and its first connection. */
   joined = true;
@@ -196,7 +196,13 @@ export class Session {
   /** What the session's own filters grant it of `message`, No Local applied; undefined for nothing. */
   grant(message: Message): Grant | undefined {
     const own = message.clientId === this.clientId && this.clientId !== "";
-    return this.#filters.grant(message, own, this.link === undefined);
+    const grants = this.grants(message.topic);
+    return own ? grants.own : grants.others;
+  }
+
+  /** What they grant it of messages of `topic`: its own, and those of others. */
+  grants(topic: string): TopicGrants {
+    return this.#filters.grants(topic, this.link === undefined);
   }
 
   // -------------------------------------------------------------------------------- permissions

@@ -1,5 +1,5 @@
 import type { StoredSubscription } from "../storage/contract.ts";
-import type { Message, QoS } from "../storage/record.ts";
+import type { QoS } from "../storage/record.ts";
 import { matches } from "../topics/filter.ts";
 import { inSlices } from "../topics/partition.ts";
 import { SubscriptionTree } from "../topics/tree.ts";
@@ -13,7 +13,8 @@ export interface Grant {
   readonly several: boolean;
 }
 
-interface TopicGrants {
+/** What is granted of one topic. The same object twice unless a matching filter says No Local. */
+export interface TopicGrants {
   /** For messages of other clients. */
   readonly others: Grant | undefined;
   /** For the session's own: only what lacks No Local (D10.5). */
@@ -101,12 +102,8 @@ export class SessionFilters {
     this.#grants = undefined;
   }
 
-  /**
-   * What the filters grant of `message`; undefined for nothing. `own`: the session published it. `away`: it
-   * has no connection.
-   */
-  grant(message: Message, own: boolean, away: boolean): Grant | undefined {
-    const { topic } = message;
+  /** What the filters grant of messages of `topic`. `away`: the session has no connection. */
+  grants(topic: string, away: boolean): TopicGrants {
     const known = this.#grants ??= new Map();
     let grants = known.get(topic);
     if (grants === undefined) {
@@ -117,7 +114,7 @@ export class SessionFilters {
       grants = { others, own: alike ? others : this.#combine(matching, true) };
       known.set(topic, grants);
     }
-    return own ? grants.own : grants.others;
+    return grants;
   }
 
   /** Subscriptions whose filter and slice `topic` is in. */

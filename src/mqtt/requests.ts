@@ -29,6 +29,10 @@ const OVER_RATE: Readonly<Record<Exceeded, Refusal>> = {
   },
 };
 
+/** Subscribers whose deliveries a publish may begin, and publishes, after which the clock is looked at. */
+const REACHED_A_LOOK = 1_024;
+const PUBLISHES_A_LOOK = 16;
+
 /** The connection as its requests see it. */
 export interface Requester extends ClientLink {
   /** Packets are still taken from it, and answers sent. */
@@ -43,6 +47,7 @@ export class Requests {
   readonly #aliases = new TopicAliases();
   /** Where no ACL file says otherwise. */
   readonly #rates: PublishRates;
+  #publishes = 0;
 
   constructor(
     private readonly broker: Broker,
@@ -57,7 +62,7 @@ export class Requests {
 
   // -------------------------------------------------------------------------------------- publish
 
-  /** False: what follows waits for it. */
+  /** False: what follows waits for it, or for a look at the clock. */
   publish(packet: PublishPacket): boolean {
     this.broker.context.counters.publishesReceived++;
     const request = this.#aliases.resolve(packet);
@@ -88,7 +93,15 @@ export class Requests {
     else publisher.publish(request, session.clientId, this.answers, token, access?.rules);
     pacing.saturated = publisher.saturated;
     publisher.saturated = undefined;
-    return pacing.saturated === undefined && !pacing.full;
+    return pacing.saturated === undefined && !pacing.full && !this.#mayBeLong();
+  }
+
+  #mayBeLong(): boolean {
+    const { publisher } = this.broker;
+    if (++this.#publishes < PUBLISHES_A_LOOK && publisher.reached < REACHED_A_LOOK) return false;
+    this.#publishes = 0;
+    publisher.reached = 0;
+    return true;
   }
 
   /** Refused before its topic is looked at, and the connection stays (02a 13.5). */

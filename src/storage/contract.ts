@@ -89,9 +89,14 @@ export interface PublishEntry {
   /** Bytes of the entry (`recordSize` summed), for the provider's bound on what is waiting. */
   readonly bytes: number;
   /**
+   * Sessions that its settlement has work with, about; undefined for few. More than can be served at once
+   * are served in several turns.
+   */
+  readonly reach?: number;
+  /**
    * Called once: without a failure after the commit, with one if nothing of this entry was kept.
-   * Entries of one provider are settled in commit order, all of one commit in one turn. The memory
-   * provider calls it before `submit` returns.
+   * Entries of one provider are settled in commit order, all of one commit in one turn unless they reach
+   * very many. The memory provider calls it before `submit` returns.
    */
   settled(failure: StorageFailure | undefined): void;
 }

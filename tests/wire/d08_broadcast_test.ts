@@ -54,6 +54,23 @@ rules(
         await nothingMore(late);
       },
 
+    "D8.13 nobody owes a message to a session that ended while it was stored": async (house) => {
+      const id = "d8.13e";
+      const { client } = await durable(house, id);
+      await subscribed(client, `${id}/#`);
+      using writer = await house.client({ clientId: `${id}w` });
+      const gate = house.faults.hold("submit");
+      await writer.publish({ topic: `${id}/x`, payload: "late", qos: 1, packetId: 1 });
+      await until("the publish at the store", () => gate.waiting === 1);
+      const ended = house.broker.sessions.get(id)!;
+      using _clean = await house.client({ clientId: id, cleanStart: true });
+      await until("the session's end", () => ended.ended);
+      gate.open();
+      await writer.expectPuback(1);
+      await logKeeps(house, 0);
+      client.close();
+    },
+
     "D8.5 D8.13 a message is in the log once, until every durable session has had it": async (
       house,
     ) => {

@@ -15,6 +15,7 @@ import type { Context } from "../context.ts";
 import type { Flushable } from "../drain.ts";
 import { channelExpiry, channelLabels } from "../delivery.ts";
 import type { Delivery } from "../link.ts";
+import { FEW_READERS, SENT_AT_ONCE } from "../reach.ts";
 import { Reason } from "../reason.ts";
 import { type Grant, QUANTUM, type Session, type Source } from "../session.ts";
 import type { WindowEntry } from "../window.ts";
@@ -84,6 +85,12 @@ export class AppendChannel {
     for (const session of this.subscribers(message.topic)) {
       this.#consumers.get(session)?.recorded(record, bytes);
     }
+  }
+
+  /** What a record of `topic` costs when it is reported (`PublishEntry.reach`). */
+  reach(topic: string): number {
+    if (this.#consumers.size < FEW_READERS) return 0;
+    return SENT_AT_ONCE * this.subscribers(topic).length;
   }
 
   /** Retention removed records: no position of a reader that follows may be stored below the floor. */

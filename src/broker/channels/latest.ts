@@ -8,6 +8,7 @@ import {
 } from "../../storage/record.ts";
 import { SubscriptionTree } from "../../topics/tree.ts";
 import type { Context } from "../context.ts";
+import { FEW_READERS, SENT_AT_ONCE } from "../reach.ts";
 import type { Session } from "../session.ts";
 import { Arrivals } from "./arrivals.ts";
 import { LatestView, type ViewRequest } from "./latest_view.ts";
@@ -75,6 +76,11 @@ export class LatestChannel {
     if (viewers.length === 0) return;
     const record: StoredRecord = { offset, message: ownedMessage(message) };
     for (const view of viewers) view.changed(record, order);
+  }
+
+  /** What a change of `topic` costs when it is reported (`PublishEntry.reach`). */
+  reach(topic: string): number {
+    return this.#views.size < FEW_READERS ? 0 : SENT_AT_ONCE * this.#viewersOf(topic).length;
   }
 
   #viewersOf(topic: string): readonly LatestView[] {

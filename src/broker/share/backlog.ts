@@ -248,7 +248,7 @@ export class Backlog implements Flushable {
    * that no row tells of.
    */
   cursorWith(window: LogWindow | undefined): Offset {
-    let cursor = this.#owed.first?.offset ?? this.log.end;
+    let cursor = this.#owed.firstOffset ?? this.log.end;
     for (const [offset, holder] of this.#handed) {
       if (holder !== window && offset < cursor) cursor = offset;
     }

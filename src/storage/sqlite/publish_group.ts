@@ -4,6 +4,7 @@ import { type Message, recordSize } from "../record.ts";
 import type { ChannelState } from "./channel_state.ts";
 import { packExtensionRow } from "./extension_packing.ts";
 import { FIRST_OF_ENTRY, type PublishAnswer, RowKind } from "./messages.ts";
+import { goesOn, type Hearing, type Turn } from "./outcomes.ts";
 import { type Pack, Packer } from "./packing.ts";
 
 /** A store of this provider as its publish rows name it. */
@@ -11,16 +12,27 @@ export interface StateHolder {
   readonly state: ChannelState;
 }
 
+interface Decision {
+  readonly answer: PublishAnswer | undefined;
+  readonly failure: StorageFailure | undefined;
+  readonly heard: (entry: PublishEntry) => void;
+  readonly thrown: (error: unknown) => void;
+}
+
 /**
  * Publish entries on their way through one transaction. Formed in one turn, when the writer is free;
  * a record that would pass its channel's bound is turned away here and its neighbours go on (S125).
  */
-export class PublishGroup {
+export class PublishGroup implements Hearing {
   #entries: PublishEntry[] = [];
   /** By place in `#entries`. */
   #refused: Map<number, StorageFailure> | undefined;
   /** Store and size of each record that counts against a bound until the answer. */
   #forming: { state: ChannelState; size: number }[] = [];
+  #decision: Decision | undefined;
+  /** Entries that heard of it, and the rows of those that were written. */
+  #told = 0;
+  #row = 0;
 
   constructor(private readonly packer: Packer) {}
 
@@ -110,38 +122,46 @@ export class PublishGroup {
     }
   }
 
-  /**
-   * Hands the answer out: offsets into the rows, then `settled` in the order of submission. The
-   * counters were applied before (S15).
-   *
-   * @param thrown hears of a `settled` that threw; the others are settled all the same
-   */
-  settle(
+  /** What became of it, which is told by `tell`. `heard`: an entry waits no longer, and hears of it next. */
+  decided(
     answer: PublishAnswer | undefined,
     failure: StorageFailure | undefined,
+    heard: (entry: PublishEntry) => void,
     thrown: (error: unknown) => void,
-  ): void {
-    const refused = this.#refused;
+  ): this {
+    this.#decision = { answer, failure, heard, thrown };
+    return this;
+  }
+
+  /**
+   * Hands the answer out: offsets into the rows, and `settled` in the order of submission. The counters were
+   * applied before (S15). A `settled` that throws is reported; the others are settled all the same.
+   */
+  tell(turn: Turn): boolean {
+    const { answer, failure, heard, thrown } = this.#decision!;
     const offsets = answer?.offsets;
     const failures = answer?.failures;
-    let row = 0;
-    for (let i = 0; i < this.#entries.length; i++) {
-      const entry = this.#entries[i];
-      let outcome = refused?.get(i);
+    while (this.#told < this.#entries.length) {
+      const entry = this.#entries[this.#told];
+      let outcome = this.#refused?.get(this.#told);
       if (outcome === undefined) {
-        const single = entry.rows.length === 0 ? undefined : failures?.get(row);
+        const single = entry.rows.length === 0 ? undefined : failures?.get(this.#row);
         outcome = single === undefined ? failure : new StorageFailure(single.kind, single.text);
         for (const published of entry.rows) {
-          if (offsets !== undefined) published.offset = offsets[row];
-          row++;
+          if (offsets !== undefined) published.offset = offsets[this.#row];
+          this.#row++;
         }
       }
+      this.#told++;
+      heard(entry);
       try {
         entry.settled(outcome);
       } catch (error) {
         thrown(error);
       }
+      if (!goesOn(turn, entry)) return this.#told === this.#entries.length;
     }
+    return true;
   }
 
   /** The group is answered: its records count in the channels' own counters now, or not at all. */

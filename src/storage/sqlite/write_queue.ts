@@ -13,6 +13,7 @@ import type {
   WriteAnswer,
   WriterRequest,
 } from "./messages.ts";
+import { Outcomes } from "./outcomes.ts";
 import { Packer } from "./packing.ts";
 import { PublishGroup } from "./publish_group.ts";
 import { type QueuedWrite, SessionTurns } from "./session_turns.ts";
@@ -101,6 +102,11 @@ export class WriteQueue {
   accepting = true;
   #onceAccepting: (() => void)[] = [];
   #groupsUnanswered = 0;
+  /** Publish groups and releases, which are told in the order of their commits. */
+  readonly #outcomes = new Outcomes(() => {
+    if (this.#onceIdle !== undefined) this.#pumpSoon();
+  });
+  readonly #heard = (entry: PublishEntry) => this.#settled(1, entry.bytes);
 
   constructor(private readonly options: WriteQueueOptions) {}
 
@@ -192,6 +198,7 @@ export class WriteQueue {
   fail(failure: StorageFailure): void {
     this.#closed = failure;
     this.#intervalTimer?.cancel();
+    this.#outcomes.finish();
     this.#dismiss(failure);
     for (const answered of this.#resets.splice(0)) answered(undefined);
     this.#onceIdle?.();
@@ -240,7 +247,7 @@ export class WriteQueue {
 
   #idle(): void {
     if (this.#onceIdle === undefined || this.#publishes.length > 0) return;
-    if (this.#groupsUnanswered > 0) return;
+    if (this.#groupsUnanswered > 0 || !this.#outcomes.empty) return;
     const idle = this.#onceIdle;
     this.#onceIdle = undefined;
     idle();
@@ -327,7 +334,7 @@ export class WriteQueue {
       : "commit";
     this.#signal();
     if (group.rows === 0) {
-      this.#settleGroup(group, bytes, undefined, undefined);
+      this.#settleGroup(group, undefined, undefined);
       return this.#pumpSoon();
     }
     const pack = group.pack();
@@ -336,7 +343,7 @@ export class WriteQueue {
       group.discharge();
       this.#groupsUnanswered--;
       if (answer === undefined) {
-        return this.#settleGroup(group, bytes, undefined, this.#closed);
+        return this.#settleGroup(group, undefined, this.#closed);
       }
       const { failure, counters, sizes } = answer;
       applyCounters(this.options.states, counters);
@@ -351,13 +358,15 @@ export class WriteQueue {
       const { answerable } = this.options;
       if (refusal !== undefined || answerable === undefined) {
         // The writer works on what waited while this group hears its outcome.
+        this.#groupsUnanswered++;
         this.#pump();
-        return this.#settleGroup(group, bytes, answer, refusal);
+        this.#groupsUnanswered--;
+        return this.#settleGroup(group, answer, refusal);
       }
       this.#groupsUnanswered++;
       answerable((unsynced) => {
         this.#groupsUnanswered--;
-        this.#settleGroup(group, bytes, answer, unsynced);
+        this.#settleGroup(group, answer, unsynced);
         this.#pumpSoon();
       });
       this.#pump();
@@ -366,12 +375,10 @@ export class WriteQueue {
 
   #settleGroup(
     group: PublishGroup,
-    bytes: number,
     answer: PublishAnswer | undefined,
     failure: StorageFailure | undefined,
   ): void {
-    this.#settled(group.length, bytes);
-    group.settle(answer, failure, this.options.thrown);
+    this.#outcomes.add(group.decided(answer, failure, this.#heard, this.options.thrown));
   }
 
   /** Entries that wait no longer; counted before they hear of it, so that they may submit again. */
@@ -420,21 +427,32 @@ export class WriteQueue {
     });
   }
 
-  /** Hands outcomes out; where answers wait for the disk, those of a release do too (S197). */
+  /**
+   * Hands outcomes out. Those of a release keep their place among the publishes, and where answers wait for
+   * the disk they do too (S197).
+   */
   #answer(group: readonly QueuedWrite[], outcomes: readonly Outcome[]): void {
+    if (group[0].write.op !== "releaseHold") return tellAll(group, outcomes);
     const { answerable } = this.options;
-    if (answerable === undefined || group[0].write.op !== "releaseHold") {
-      for (let i = 0; i < outcomes.length; i++) group[i].answered(outcomes[i]);
-      return;
-    }
+    if (answerable === undefined) return this.#answerReleases(group, outcomes);
     this.#groupsUnanswered++;
     answerable((unsynced) => {
       this.#groupsUnanswered--;
       const { kind = "failed" as const, message: text = "" } = unsynced ?? {};
-      for (let i = 0; i < outcomes.length; i++) {
-        group[i].answered(unsynced === undefined ? outcomes[i] : { failure: { kind, text } });
-      }
+      this.#answerReleases(
+        group,
+        unsynced === undefined ? outcomes : outcomes.map(() => ({ failure: { kind, text } })),
+      );
       this.#pumpSoon();
+    });
+  }
+
+  #answerReleases(group: readonly QueuedWrite[], outcomes: readonly Outcome[]): void {
+    this.#outcomes.add({
+      tell: () => {
+        tellAll(group, outcomes);
+        return true;
+      },
     });
   }
 
@@ -478,6 +496,10 @@ export class WriteQueue {
       this.options.thrown(error);
     }
   }
+}
+
+function tellAll(group: readonly QueuedWrite[], outcomes: readonly Outcome[]): void {
+  for (let i = 0; i < outcomes.length; i++) group[i].answered(outcomes[i]);
 }
 
 function take<T>(list: Fifo<T>, most: number): T[] {

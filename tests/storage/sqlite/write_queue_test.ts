@@ -16,6 +16,7 @@ import {
   type WriteClass,
   WriteQueue,
 } from "../../../src/storage/sqlite/write_queue.ts";
+import { until } from "../../support/wait.ts";
 import { message } from "./support/provider.ts";
 
 type Answered = (answer: never, death: Error | undefined) => void;
@@ -61,7 +62,7 @@ class Rig {
     });
   }
 
-  publish(name: string, bytes = 10): void {
+  publish(name: string, bytes = 10, reach?: number): void {
     const row = {
       kind: "append" as const,
       store: { state: this.state } as never,
@@ -71,12 +72,25 @@ class Rig {
     const entry: PublishEntry = {
       rows: [row],
       bytes,
+      reach,
       settled: (failure) =>
         this.settled.push(
           failure === undefined ? `${name}@${row.offset}` : `${name}:${failure.kind}`,
         ),
     };
     this.queue.submit(entry);
+  }
+
+  /** A release that is among `settled` once it was heard of. */
+  release(clientId: string): void {
+    const write: Write = {
+      op: "releaseHold",
+      store: 0,
+      clientId,
+      packetId: 1,
+      maxBytes: undefined,
+    };
+    void this.queue.write("release", write, clientId, () => this.settled.push(clientId));
   }
 
   write(place: WriteClass, clientId: string): Promise<unknown> {
@@ -395,6 +409,58 @@ Deno.test("S197 with acknowledge synced a publish is settled when its commit is 
   waiting[0](undefined);
   waiting[1](new StorageFailure("failed", "disk"));
   assert.deepEqual(rig.settled, ["a@1", "b:failed"]);
+});
+
+/** More sessions than are served in one turn. */
+const MANY = 1_000_000;
+
+Deno.test("I16 publishes that reach very many are settled in turns, and what was committed later after them", async () => {
+  const rig = new Rig();
+  for (const name of ["a", "b", "c"]) rig.publish(name, 10, MANY);
+  await turn();
+  rig.release("r");
+  rig.publish("d");
+  const commit = rig.commit();
+  assert.deepEqual(rig.settled, ["a@1"], "the others have turns of their own");
+  assert.deepEqual([rig.queue.waitingEntries, rig.queue.waitingBytes], [3, 30]);
+  await commit;
+  while (rig.running) await rig.commit();
+  await until("all to be settled", () => rig.queue.waitingEntries === 0);
+  assert.deepEqual(rig.settled, ["a@1", "b@2", "c@3", "r", "d@4"]);
+});
+
+Deno.test("S197 with acknowledge synced a release is heard of before what was committed after it", async () => {
+  const waiting: ((failure: StorageFailure | undefined) => void)[] = [];
+  const rig = new Rig({ kind: "collecting" }, (then) => waiting.push(then));
+  rig.release("r");
+  await turn();
+  rig.publish("a");
+  await rig.commit();
+  await rig.commit();
+  for (const then of waiting) then(undefined);
+  await until("both", () => rig.settled.length === 2);
+  assert.deepEqual(rig.settled, ["r", "a@1"]);
+});
+
+Deno.test("S147 a drain waits for publishes that are settled in turns", async () => {
+  const rig = new Rig();
+  for (const name of ["a", "b", "c"]) rig.publish(name, 10, MANY);
+  await turn();
+  const drained = rig.queue.drain(new StorageFailure("failed", "closed"))
+    .then(() => rig.settled.push("drained"));
+  void rig.commit();
+  await drained;
+  assert.deepEqual(rig.settled, ["a@1", "b@2", "c@3", "drained"]);
+});
+
+Deno.test("S119 a writer that is gone leaves nobody untold of what it had committed", async () => {
+  const rig = new Rig();
+  for (const name of ["a", "b", "c"]) rig.publish(name, 10, MANY);
+  await turn();
+  rig.publish("d");
+  void rig.commit();
+  rig.queue.fail(new StorageFailure("failed", "storage /data/plant.db: the writer ended"));
+  assert.deepEqual(rig.settled.slice(0, 3), ["a@1", "b@2", "c@3"]);
 });
 
 Deno.test("S119 when the writer is gone everything queued and running fails", async () => {
