@@ -26,6 +26,8 @@ export class Faults {
   readonly #gates = new Map<FaultPlace, { waiting: (() => void)[] }>();
   /** Calls that went through, by place. */
   readonly calls = new Map<FaultPlace, number>();
+  /** Calls that went through and are not answered yet. */
+  underWay = 0;
 
   /** The next `times` calls are refused without reaching the store. */
   refuse(place: FaultPlace, kind: "full" | "failed" = "failed", times = Infinity): void {
@@ -89,10 +91,18 @@ export class Faults {
       const refusal = this.#refusal(place);
       if (refusal !== undefined) return Promise.reject(refusal);
       const gate = this.#gates.get(place);
-      if (gate === undefined) return original(...args);
+      if (gate === undefined) return this.#counted(original(...args));
       return new Promise<void>((resolve) => gate.waiting.push(resolve))
-        .then(() => original(...args));
+        .then(() => this.#counted(original(...args)));
     };
+  }
+
+  #counted(answer: unknown): unknown {
+    if (!(answer instanceof Promise)) return answer;
+    this.underWay++;
+    const answered = () => void this.underWay--;
+    answer.then(answered, answered);
+    return answer;
   }
 
   #refusal(place: FaultPlace): StorageFailure | undefined {

@@ -184,11 +184,13 @@ export class House implements AsyncDisposable {
     await this.settled();
   }
 
-  /** Waits until no storage write is under way. */
+  /** Waits until no storage write that a test can hold up is under way. */
   async settled(): Promise<void> {
-    for (const provider of this.providers.values()) {
-      await until("the writes to settle", () => provider.statistics().waitingEntries === 0);
-    }
+    await until("the writes to settle", () => {
+      const providers = [...this.providers.values()];
+      return this.faults.underWay === 0 &&
+        providers.every((provider) => provider.statistics().waitingEntries === 0);
+    });
     await new Promise((resolve) => setTimeout(resolve, 0));
   }
 
