@@ -95,6 +95,9 @@ export class Model {
       ? 0
       : MAX_EXPIRY;
     const session = present ? old! : this.#fresh(asked, old, away);
+    if (!present && !asked.clean && old !== undefined && old.expiry > 0) {
+      this.reading.inherited(this.facts, old, session);
+    }
     session.level = asked.level;
     session.expiry = granted;
     session.expiryAtLeast = granted;

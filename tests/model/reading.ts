@@ -61,6 +61,18 @@ export class Reading {
     }
   }
 
+  /**
+   * A new session in place of one that the floor ended, maybe (D11.18): positions which the floor did not
+   * pass go on, from where nobody is told.
+   */
+  inherited(facts: Facts, old: SessionFacts, session: SessionFacts): void {
+    for (const [channel, { had }] of old.consumers) {
+      const floor = facts.floors.get(channel) ?? 1;
+      if (this.highestPosition(facts, old, channel) < floor) continue;
+      session.consumers.set(channel, { ...newConsumer(1, Infinity), had });
+    }
+  }
+
   /** Nobody read for the session: what was not read then is owed now. Else only what is to come. */
   #resumes(session: SessionFacts, filter: string, channel: string, consumer: Consumer): number {
     for (const [other, { from, sure }] of session.subscriptions) {
