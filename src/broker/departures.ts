@@ -48,9 +48,13 @@ export class Departures {
     }
     if (!session.durable) {
       this.#sayShortenedDelay(session);
-      // In turn: a successor's record may be on its way to the store under the same client id.
+      // Not with the end, which a CONNECT that is being served may take the cause from.
+      if (session.will?.delay === 0) void wills.publish(session, "immediate");
+      // In turn: a successor's record may be on its way to the store under the same client id. A CONNECT that
+      // found the session before its DISCONNECT let it end has resumed it by then (D6.1).
       await this.registry.inTurn(session.clientId, async () => {
-        if (!session.ended) await this.endings.end(session, "immediate");
+        if (session.ended || session.link !== undefined) return;
+        await this.endings.end(session, "immediate");
       });
       return;
     }

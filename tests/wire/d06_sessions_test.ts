@@ -303,6 +303,37 @@ rules("03 section 6: sessions", { channels: CHANNELS, limits: "max_session_expir
     await none.expectClose(0x82);
   },
 
+  "D6.1 D6.16 a DISCONNECT that ends the session is too late for a CONNECT that resumes it": async (
+    house,
+  ) => {
+    const { encodeDisconnect } = await import("../support/mqtt_bytes.ts");
+    using writer = await house.client({ clientId: "w" });
+    using watcher = await house.client({ clientId: "watcher" });
+    await subscribed(watcher, "will/d6.1");
+    const { client: first } = await durable(house, "d6.1", {
+      will: { topic: "will/d6.1", payload: "gone" },
+    });
+    await subscribed(first, "d6.1/#");
+    const gate = house.faults.hold("sessions.save");
+    const second = await connecting(house, {
+      clientId: "d6.1",
+      cleanStart: false,
+      properties: { sessionExpiry: 50 },
+    });
+    await until("the CONNECT at the store", () => gate.waiting === 1);
+    await first.send(encodeDisconnect({ reasonCode: 4, properties: { sessionExpiry: 0 } }));
+    const owner = () => house.broker.sessions.get("d6.1")?.link;
+    await until("the DISCONNECT read", () => owner() === undefined);
+    gate.open();
+    // Its Will is published with it, whoever has the session afterwards.
+    await watcher.expectPublish("will/d6.1", "gone");
+    assert.equal((await second.expectConnack()).sessionPresent, true);
+    await first.expectClose();
+    await published(writer, "d6.1/x", "goes on");
+    await taken(second, "d6.1/x", "goes on");
+    second.close();
+  },
+
   "D6.7 a resuming CONNECT with a newer one behind it is passed over": async (house) => {
     const { client: first } = await durable(house, "d6.7");
     await subscribed(first, "d6.7/#");
