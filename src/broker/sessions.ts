@@ -326,7 +326,8 @@ export class Sessions {
         channel.passed(old, "session", channel.consumer(old)!.position, channel.store.floor());
       }
     }
-    const channels = passed === undefined
+    // One that ends with its connection keeps what it inherits in memory: nothing stored outlives it (D11.20).
+    const channels = passed === undefined || !session.stored
       ? appendChannels
       : appendChannels.filter((channel) => passed.has(channel));
     const ended = old.ended

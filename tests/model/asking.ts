@@ -105,6 +105,8 @@ export class Asking {
     const peer = this.usable(client);
     if (peer === undefined) return;
     const shared = sharedFilter(filter) !== undefined;
+    // A newer connection of the client speaks MQTT 5, and is under way; this one does not.
+    if (shared && peer.level < 5) return;
     const packetId = this.packetId(client);
     const granted = shared ? 1 : qos;
     const asked = this.model.subscribing(client, filter, granted);

@@ -168,9 +168,8 @@ export class Casting {
     }
     for (const { given } of facts.groups.values()) {
       for (const { client, acked } of given.values()) {
-        if (client === session.client && acked !== undefined && acked.state !== "maybe") {
-          acked.state = "stored";
-        }
+        // The group's cursor may wait for what other members were handed.
+        if (client === session.client && acked?.state === "sent") acked.state = "sure";
       }
     }
   }

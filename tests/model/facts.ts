@@ -77,6 +77,8 @@ export interface Consumer {
   readTo: number;
   /** Delivered once at least, whatever became of it. */
   readonly had: Set<number>;
+  /** Whether the broker keeps a position here at all, nobody was told. */
+  doubtful: boolean;
   /** Seeks so far: acknowledgements of deliveries before one count for nothing (D12.13). */
   era: number;
 }

@@ -20,6 +20,7 @@ import {
   at,
   Broken,
   channelOf,
+  type Consumer,
   type Exchange,
   type Facts,
   isAppend,
@@ -127,7 +128,8 @@ export class Model {
   /** The floor passed one of its positions for certain. */
   #passed(session: SessionFacts | undefined): boolean {
     if (session === undefined) return false;
-    for (const channel of session.consumers.keys()) {
+    for (const [channel, { doubtful }] of session.consumers) {
+      if (doubtful) continue;
       const floor = this.facts.floors.get(channel) ?? 1;
       if (this.reading.highestPosition(this.facts, session, channel) < floor) return true;
     }
@@ -258,7 +260,13 @@ export class Model {
     return subscription;
   }
 
-  subscribed(client: string, subscription: Subscription, handling: number, code: number): void {
+  subscribed(
+    client: string,
+    subscription: Subscription,
+    handling: number,
+    code: number,
+    now: number,
+  ): void {
     const session = this.session(client);
     if (session === undefined) return;
     const { filter } = subscription;
@@ -275,7 +283,7 @@ export class Model {
     if (!subscription.sure) subscription.since = this.#event();
     // Unless it was taken back meanwhile.
     if (session.subscriptions.get(filter) === subscription) subscription.sure = true;
-    this.reading.subscribed(this.facts, session, subscription, handling);
+    this.reading.subscribed(this.facts, session, subscription, handling, now);
   }
 
   /** What is refused, or taken back, replaces nothing. */
@@ -294,8 +302,10 @@ export class Model {
 
   /** An UNSUBSCRIBE goes; what it takes back. */
   unsubscribing(client: string, filter: string): Subscription | undefined {
-    const subscription = this.session(client)?.subscriptions.get(filter);
-    if (subscription === undefined) return undefined;
+    const session = this.session(client);
+    const subscription = session?.subscriptions.get(filter);
+    if (session === undefined || subscription === undefined) return undefined;
+    this.reading.unsubscribing(session, filter);
     subscription.sure = false;
     subscription.before = undefined;
     subscription.from.clear();
@@ -435,20 +445,21 @@ export class Model {
   // ------------------------------------------------------------------------------------ accidents
 
   /** Deliveries whose offset nobody knew when they came: a 3.1.1 client is not told. */
-  #unplaced: Unplaced[] = [];
+  #unplaced: (Unplaced & { readonly consumer: Consumer | undefined })[] = [];
 
   unplaced(delivery: Unplaced): void {
-    this.#unplaced.push(delivery);
+    const consumer = this.session(delivery.client)?.consumers.get(delivery.channel);
+    this.#unplaced.push({ ...delivery, consumer });
   }
 
   /** The observer has been shown what was stored: what had no place has one now. */
   #place(now: number): void {
     for (
-      const { client, connection, channel, mark, qos, unacknowledged } of this.#unplaced.splice(0)
+      const { client, connection, consumer, channel, mark, qos, unacknowledged } of this.#unplaced
+        .splice(0)
     ) {
       const session = this.session(client);
       const offset = this.records.offsetOf(this.facts, channel, mark);
-      const consumer = session?.consumers.get(channel);
       if (consumer === undefined) continue;
       if (offset === undefined) {
         // A job that was redriven has several letters alike: it may have been any of them.
@@ -459,8 +470,9 @@ export class Model {
         continue;
       }
       if (session?.connection !== connection) {
-        // Gone since, and it had it.
+        // Gone since, and it had it; what it may have acknowledged nobody could tell then.
         consumer.had.add(offset);
+        at(consumer.acked, offset, (): Ack => ({ state: "maybe", at: now }));
         continue;
       }
       consumer.last = Math.max(consumer.last, offset);

@@ -42,6 +42,7 @@ export class Reading {
     session: SessionFacts,
     subscription: Subscription,
     handling: number,
+    now: number,
   ): void {
     const { filter } = subscription;
     for (const channel of channelsOf(filter)) {
@@ -56,8 +57,9 @@ export class Reading {
       if (!subscription.from.has(channel)) {
         subscription.from.set(channel, this.#resumes(session, filter, channel, consumer));
       }
-      if (handling === 2 && session.level === 5) this.#fromNow(session, channel, consumer);
+      if (handling === 2 && session.level === 5) this.#fromNow(session, channel, consumer, now);
       consumer.readTo = Infinity;
+      consumer.doubtful = false;
     }
   }
 
@@ -69,25 +71,26 @@ export class Reading {
     for (const [channel, { had }] of old.consumers) {
       const floor = facts.floors.get(channel) ?? 1;
       if (this.highestPosition(facts, old, channel) < floor) continue;
-      session.consumers.set(channel, { ...newConsumer(1, Infinity), had });
+      session.consumers.set(channel, { ...newConsumer(1, Infinity), had, doubtful: true });
     }
   }
 
   /** Nobody read for the session: what was not read then is owed now. Else only what is to come. */
   #resumes(session: SessionFacts, filter: string, channel: string, consumer: Consumer): number {
     for (const [other, { from, sure }] of session.subscriptions) {
-      // One whose SUBACK never came may be held all the same.
-      const reads = from.has(channel) || !sure && channelsOf(other).includes(channel);
+      const reads = from.has(channel) || mayReach(other, sure, channel);
       if (other !== filter && reads) return Infinity;
     }
     return consumer.readTo;
   }
 
   /** Retain Handling 2 on a position (D11.6): as a seek to the end. */
-  #fromNow(session: SessionFacts, channel: string, consumer: Consumer): void {
+  #fromNow(session: SessionFacts, channel: string, consumer: Consumer, now: number): void {
     for (const { from } of session.subscriptions.values()) {
       if (from.has(channel)) from.set(channel, Infinity);
     }
+    // The position waited for what was on the wire, and is stored with the new one.
+    for (const ack of consumer.acked.values()) if (ack.state === "sure") ack.at = now;
     for (const offset of consumer.onWire) consumer.acked.set(offset, { state: "maybe", at: 0 });
     consumer.onWire.clear();
     consumer.era++;
@@ -170,6 +173,14 @@ export class Reading {
     consumer.acked.set(offset, { state: "sent", at: now });
   }
 
+  /** An UNSUBSCRIBE goes: what came in the last moment it may have read. */
+  unsubscribing(session: SessionFacts, filter: string): void {
+    for (const channel of channelsOf(filter)) {
+      const consumer = session.consumers.get(channel);
+      if (consumer !== undefined) consumer.readTo = Infinity;
+    }
+  }
+
   /** A seek was answered with `offset`: a new era begins there. */
   sought(session: SessionFacts, channel: string, offset: number): void {
     const consumer = at(session.consumers, channel, () => newConsumer(offset, offset));
@@ -177,6 +188,7 @@ export class Reading {
     consumer.onWire.clear();
     consumer.had.clear();
     consumer.era++;
+    consumer.doubtful = false;
     consumer.last = 0;
     consumer.base = offset;
     const reading = [...session.subscriptions.values()].filter(({ from }) => from.has(channel));
@@ -191,6 +203,7 @@ export class Reading {
       consumer.acked.set(offset, { state: "maybe", at: 0 });
     }
     consumer.onWire.clear();
+    consumer.doubtful = true;
     consumer.base = 1;
     consumer.readTo = Infinity;
     for (const { from } of session.subscriptions.values()) {
@@ -204,9 +217,9 @@ export class Reading {
       const next = facts.nexts.get(channel) ?? 1;
       if (consumer.readTo === Infinity) consumer.readTo = next;
       let read = false;
-      for (const { from } of session.subscriptions.values()) {
+      for (const { filter, from, sure } of session.subscriptions.values()) {
         if (from.get(channel) === Infinity) from.set(channel, next);
-        read ||= from.has(channel);
+        read ||= from.has(channel) || mayReach(filter, sure, channel);
       }
       if (read && session.connection !== undefined) consumer.readTo = next;
       if (session.connection === undefined) continue;
@@ -288,6 +301,11 @@ export class Reading {
   }
 }
 
+/** A filter whose SUBACK never came may be held all the same. */
+function mayReach(filter: string, sure: boolean, channel: string): boolean {
+  return !sure && channelsOf(filter).includes(channel);
+}
+
 function newConsumer(base: number, readTo: number): Consumer {
   return {
     acked: new Map(),
@@ -296,6 +314,7 @@ function newConsumer(base: number, readTo: number): Consumer {
     base,
     readTo,
     had: new Set(),
+    doubtful: false,
     era: 0,
   };
 }

@@ -277,7 +277,9 @@ export class Runner {
       case "suback": {
         const request = this.#taken(peer, packet.packetId);
         if (request?.kind !== "subscribe") return;
-        this.model.subscribed(peer.client, request.asked, request.handling, packet.reasonCodes[0]);
+        const [code] = packet.reasonCodes;
+        const { asked, handling } = request;
+        this.model.subscribed(peer.client, asked, handling, code, this.#now);
         return;
       }
       case "unsuback": {
