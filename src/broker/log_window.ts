@@ -63,6 +63,12 @@ interface Out {
   readonly group: HandingGroup | undefined;
 }
 
+/** A PUBREC whose row waits to be stored. */
+interface Receipt {
+  readonly entry: WindowEntry;
+  readonly proceed: () => void;
+}
+
 interface HandOver {
   readonly group: HandingGroup;
   readonly offset: Offset;
@@ -91,6 +97,8 @@ export class LogWindow implements WindowSource, Flushable {
   /** Identifiers whose rows the store has, or may have. */
   readonly #rows = new Set<number>();
   #handOvers: HandOver[] = [];
+  /** In the order in which they came, which is that of their PUBRELs (MQTT-4.6.0-4). */
+  #receipts: Receipt[] = [];
   #changed = false;
   #writing: Promise<void> | undefined;
   /** Sent once their identifiers are stored, in this order. */
@@ -246,12 +254,17 @@ export class LogWindow implements WindowSource, Flushable {
     const group = this.#out.get(entry.packetId)?.group;
     this.#put.set(entry.packetId, row(entry, group, "received"));
     this.#touch();
-    this.flush().then(proceed, () => {
-      entry.state = "sent";
-      this.session.hangUp({
-        code: Reason.UnspecifiedError,
-        reason: "the PUBREC could not be recorded; the exchange goes on with the session",
-      });
+    this.#receipts.push({ entry, proceed });
+    // What becomes of it is told to `#receipts`, in whose write it is.
+    this.flush().catch(() => {});
+  }
+
+  #notReceived(receipts: readonly Receipt[]): void {
+    if (receipts.length === 0) return;
+    for (const { entry } of receipts) entry.state = "sent";
+    this.session.hangUp({
+      code: Reason.UnspecifiedError,
+      reason: "the PUBREC could not be recorded; the exchange goes on with the session",
     });
   }
 
@@ -315,18 +328,21 @@ export class LogWindow implements WindowSource, Flushable {
     if (!this.#changed || !this.#kept) {
       this.#unwritten = this.#out.size;
       this.#acknowledged = 0;
+      for (const { proceed } of this.#receipts.splice(0)) proceed();
       return this.#written();
     }
     const acknowledged = this.#acknowledged;
     const put = this.#put;
     const drop = this.#drop;
     const handOvers = this.#handOvers;
+    const receipts = this.#receipts;
     const cursors = this.#groupCursors();
     const change = this.#change(cursors);
     for (const packetId of put.keys()) this.#rows.add(packetId);
     this.#put = new Map();
     this.#drop = [];
     this.#handOvers = [];
+    this.#receipts = [];
     this.#acknowledged = 0;
     this.#changed = false;
     this.#writing = this.log.sessions.change(change, urgency);
@@ -336,6 +352,7 @@ export class LogWindow implements WindowSource, Flushable {
       this.#unwritten -= acknowledged;
       for (const { group, offset } of handOvers) group.handOverStored(offset);
       for (const [group, cursor] of cursors) group.cursorStored(cursor);
+      for (const { proceed } of receipts) proceed();
     } catch (error) {
       for (const [packetId, row] of put) {
         if (this.#out.has(packetId) && !this.#put.has(packetId)) this.#put.set(packetId, row);
@@ -344,6 +361,7 @@ export class LogWindow implements WindowSource, Flushable {
       this.#handOvers.unshift(...handOvers);
       this.#acknowledged += acknowledged;
       this.#touch();
+      this.#notReceived(receipts);
       throw error;
     } finally {
       this.#writing = undefined;

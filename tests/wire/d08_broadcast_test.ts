@@ -11,7 +11,7 @@ import {
   takenAll,
 } from "../support/clients.ts";
 import { overBoth, rules, text } from "../support/house.ts";
-import { encodePublish, join } from "../support/mqtt_bytes.ts";
+import { encodePingreq, encodePublish, join } from "../support/mqtt_bytes.ts";
 import { until } from "../support/wait.ts";
 import type { WireClient } from "../support/wire.ts";
 
@@ -199,6 +199,45 @@ rules(
         house.faults.refuse("sessions.change", "failed", 1);
         await old.pubrec(sent.packetId);
         await old.expectClose();
+      },
+
+    "MQTT-4.6.0-4 D8.10 PUBRELs leave in the order of their PUBRECs, whatever the store is at":
+      async (
+        house,
+      ) => {
+        const { client } = await durable(house, "order");
+        await subscribed(client, "order/#", 2);
+        using writer = await house.client({ clientId: "order-w" });
+        const ids: number[] = [];
+        for (let i = 0; i < 7; i++) {
+          await publishedTwice(writer, "order/x", `${i}`);
+          ids.push((await client.expectPublish("order/x", `${i}`)).packetId);
+        }
+        await house.time.pass(1_000);
+        const receive = async (...some: number[]) => {
+          for (const id of some) await client.pubrec(id);
+          await client.send(encodePingreq());
+          await client.expectPingresp();
+        };
+        let gate = house.faults.hold("sessions.change");
+        await receive(ids[0]);
+        await receive(ids[1], ids[2], ids[3]);
+        // The second write begins with what waited for the first, and more comes while it is under way.
+        gate.open();
+        gate = house.faults.hold("sessions.change");
+        await client.expectPubrel(ids[0]);
+        await until("the second write", () => gate.waiting === 1);
+        await receive(ids[4], ids[5], ids[6]);
+        gate.open();
+        gate = house.faults.hold("sessions.change");
+        // What a write has stored waits for none that follows.
+        for (const id of ids.slice(1, 4)) await client.expectPubrel(id);
+        await until("the third write", () => gate.waiting === 1);
+        gate.open();
+        for (const id of ids.slice(4)) await client.expectPubrel(id);
+        for (const id of ids) await client.pubcomp(id);
+        await nothingMore(client);
+        client.close();
       },
 
     "07 P6 a QoS 2 identifier is stored before its PUBLISH is sent": async (house) => {
