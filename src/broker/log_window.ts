@@ -28,11 +28,6 @@ export interface HandingGroup {
   handOverStored(offset: Offset): void;
   /** Its cursor was stored with them. */
   cursorStored(cursor: Offset): void;
-  /**
-   * The member's session ended before the hand-over was stored, and what became of the message is settled.
-   * `returned`: the store has the row of an earlier return.
-   */
-  handOverMoot(offset: Offset, returned: boolean): void;
   /** The member acknowledged it, or it is dropped with its member. */
   finished(offset: Offset): void;
   /** The member gave it back, and the store has a row of that. */
@@ -429,9 +424,14 @@ export class LogWindow implements WindowSource, Flushable {
     return handed;
   }
 
-  /** The session's end is settled with its groups: no hand-over to it will be stored any more. */
+  /**
+   * The session's end is settled with its groups, and no hand-over to it will be stored any more, which would
+   * take the rows of earlier returns with it.
+   */
   letGo(): void {
-    for (const { group, offset, returned } of this.#handOvers) group.handOverMoot(offset, returned);
+    for (const { group, offset, returned } of this.#handOvers) {
+      if (returned) group.rowStale(offset);
+    }
     this.#handOvers = [];
   }
 

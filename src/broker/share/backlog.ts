@@ -92,14 +92,16 @@ export class Backlog implements Flushable {
 
   /** A member gave it back; the store has a row of that. */
   giveBack(offset: Offset, bytes: number, since = this.context.clock.monotonic()): void {
-    this.#handed.delete(offset);
+    // The cursor waits no longer for the hand-over, which no write will tell of.
+    if (this.#handed.delete(offset)) this.#touch();
     this.#returned.insert({ offset, bytes });
     this.#rows.add(offset);
     this.#note(offset, since);
   }
 
-  /** The store has a row that nothing belongs to. */
+  /** The store has a row that nothing belongs to, unless the message was given back again. */
   rowStale(offset: Offset): void {
+    if (this.#rows.has(offset)) return;
     this.#taken.push(offset);
     this.#touch();
   }
@@ -202,16 +204,6 @@ export class Backlog implements Flushable {
   cursorStored(cursor: Offset): void {
     this.cursor = Math.max(this.cursor, cursor);
     if (this.cursorWith(undefined) > this.cursor) this.#touch();
-  }
-
-  /**
-   * No write will tell of the hand-over: its member's session ended first. The cursor waits for it no
-   * longer, and a row of a return goes unless the end brought the message back.
-   */
-  handOverMoot(offset: Offset, returned: boolean): void {
-    this.#handed.delete(offset);
-    if (returned && !this.#rows.has(offset)) this.#taken.push(offset);
-    this.#touch();
   }
 
   /** Nobody has the message any more: it was acknowledged, or dropped with its member. */

@@ -252,10 +252,6 @@ export class ShareGroup implements Debt, HandingGroup, BacklogOwner {
     this.backlog.handOverStored(offset);
   }
 
-  handOverMoot(offset: Offset, returned: boolean): void {
-    this.backlog.handOverMoot(offset, returned);
-  }
-
   cursorStored(cursor: Offset): void {
     this.backlog.cursorStored(cursor);
   }
